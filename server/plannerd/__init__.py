@@ -1,0 +1,1 @@
+"""plannerd: a service that decides which agent runs next."""
