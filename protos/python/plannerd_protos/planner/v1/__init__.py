@@ -1,0 +1,1 @@
+"""Generated from plannerd's protos, do not edit: see scripts/generate in its repository."""

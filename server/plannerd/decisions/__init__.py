@@ -1,0 +1,1 @@
+"""Decision models: questions, answers, and the providers that answer them."""

@@ -1,0 +1,1 @@
+"""The life of an invocation: positions, the step as a transaction, execution states, stores."""

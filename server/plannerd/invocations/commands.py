@@ -1,0 +1,121 @@
+"""What clients ask of the engine, and what it answers, without protobuf."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from plannerd.conditions import Beliefs
+from plannerd.invocations.calls import CallResult, LiveCall
+from plannerd.invocations.explanation import ExplainLevel, Explanation
+from plannerd.invocations.position import Position
+from plannerd.invocations.record import Definition, InvocationOptions, StepAction
+from plannerd.invocations.scope import ScopeChange
+from plannerd.invocations.state_format import ExecutionState
+from plannerd.planners.moves import Warn
+from plannerd.planners.planner import Need, PlannerMap
+from plannerd.planners.registry import PlannerOptions
+from plannerd.planners.system import Agent, PlannerAgent, Topology
+
+
+@dataclass(frozen=True, slots=True)
+class InitCommand:
+    """Start an invocation, or continue one from `state` or from a bare `planner_map`.
+
+    `configuration_key` is equal for requests that describe the same planner and agents in the same bytes;
+    it only finds a compiled definition quickly.
+    """
+
+    invocation_id: str
+    planner: PlannerOptions
+    planner_agent: PlannerAgent
+    agents: tuple[Agent, ...]
+    configuration_key: bytes
+    options: InvocationOptions = field(default_factory=InvocationOptions)
+    state: ExecutionState | None = None
+    planner_map: PlannerMap | None = None
+    take_over: bool = False
+    validate_only: bool = False
+    traceparent: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class FirstActionCommand:
+    """Give the scope and ask for the first action."""
+
+    invocation_id: str
+    base: Position
+    scope: ScopeChange
+    beliefs: Beliefs
+
+
+@dataclass(frozen=True, slots=True)
+class NextActionCommand:
+    """Report results and ask for the next action."""
+
+    invocation_id: str
+    base: Position
+    scope: ScopeChange
+    beliefs: Beliefs
+    results: tuple[CallResult, ...]
+
+
+class EndOutcome(enum.Enum):
+    """How an invocation went, as its client says."""
+
+    UNSPECIFIED = "unspecified"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    ABANDONED = "abandoned"
+
+
+@dataclass(frozen=True, slots=True)
+class EndCommand:
+    """Release an invocation."""
+
+    invocation_id: str
+    base: Position | None
+    outcome: EndOutcome = EndOutcome.UNSPECIFIED
+
+
+@dataclass(frozen=True, slots=True)
+class InitReply:
+    """What a client must know to make steps; no position where nothing was started."""
+
+    position: Position | None
+    topology: Topology
+    warnings: tuple[Warn, ...]
+    reads: Mapping[str, Need]
+    beliefs: tuple[str, ...]
+    durable: bool
+    model: str
+
+
+@dataclass(frozen=True, slots=True)
+class StepReply:
+    """What a step decided, to be encoded.
+
+    `level` and `shortened` say how much of the explanation to include.
+    """
+
+    definition: Definition
+    position: Position
+    action: StepAction
+    calls: tuple[LiveCall, ...]
+    state: ExecutionState | None
+    explanation: Explanation
+    warnings: tuple[Warn, ...]
+    traceparent: str
+    level: ExplainLevel
+    include_input: bool = False
+    shortened: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class StepEvent:
+    """A committed step, for logs and traces."""
+
+    identity: str
+    invocation_id: str
+    reply: StepReply = field(repr=False)

@@ -1,0 +1,100 @@
+"""Asks an invocation's decision model, and keeps a record of each request."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from plannerd.decisions.answers import DecisionResponse
+from plannerd.decisions.models import DecisionModels, NamedModel
+from plannerd.decisions.questions import DecisionRequest
+from plannerd.errors import PlannerdError, Reason
+from plannerd.invocations.explanation import DecisionRecord, ExplainLevel
+from plannerd.invocations.record import InvocationOptions
+from plannerd.planners.moves import Warn, WarningCode
+from plannerd.values import digest
+
+
+class Decider:
+    """The decisions of one step.
+
+    Args:
+        models: the server's models.
+        named: the invocation's model; None where its planner asks none.
+        options: of the invocation.
+        default_timeout: seconds for one request where the client sets none.
+        remaining: seconds until the call's deadline, or None.
+        clock: monotonic seconds.
+    """
+
+    def __init__(
+        self,
+        models: DecisionModels,
+        named: NamedModel | None,
+        options: InvocationOptions,
+        default_timeout: float,
+        remaining: Callable[[], float | None],
+        clock: Callable[[], float],
+    ) -> None:
+        self._models = models
+        self._named = named
+        self._options = options
+        self._default_timeout = default_timeout
+        self._remaining = remaining
+        self._clock = clock
+        self.records: list[DecisionRecord] = []
+        self.warnings: list[Warn] = []
+
+    async def ask(self, request: DecisionRequest) -> DecisionResponse:
+        """Ask, within the model's time-out and the call's deadline.
+
+        Raises:
+            PlannerdError: what `DecisionModels.ask` raises, or DECISION_MODEL_UNEXPECTED.
+        """
+        if self._named is None:
+            raise RuntimeError("a planner that declared no questions asks one")
+        timeout = self._options.timeout or self._default_timeout
+        remaining = self._remaining()
+        if remaining is not None:
+            timeout = min(timeout, max(remaining, 0.0))
+        started = self._clock()
+        response = await self._models.ask(self._named, request, timeout)
+        seconds = self._clock() - started
+        self._expect(response)
+        explain = self._options.explain is not ExplainLevel.NONE
+        pairs = [[field.name, field.value] for field in request.input] if explain else []
+        self.records.append(
+            DecisionRecord(
+                self._named.name,
+                self._named.model.provider,
+                request,
+                response,
+                digest([list(pair) for pair in pairs]) if explain else b"",
+                seconds,
+            )
+        )
+        if response.truncation is not None:
+            cut = response.truncation
+            self.warnings.append(
+                Warn(
+                    WarningCode.INPUT_TRUNCATED,
+                    f"The input of the decision was cut from {cut.original_chars} to {cut.used_chars} characters "
+                    f"to fit the model '{response.model}'.",
+                )
+            )
+        return response
+
+    def _expect(self, response: DecisionResponse) -> None:
+        expected = self._options.expected_model
+        if not expected or response.model == expected:
+            return
+        message = (
+            f"The thresholds were tuned on the model '{expected}', but '{response.model}' answered; "
+            "tune them again or select the expected model."
+        )
+        if self._options.strict:
+            raise PlannerdError(
+                Reason.DECISION_MODEL_UNEXPECTED,
+                message,
+                metadata={"expected": expected, "resolved": response.model},
+            )
+        self.warnings.append(Warn(WarningCode.MODEL_UNEXPECTED, message))

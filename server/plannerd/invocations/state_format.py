@@ -1,0 +1,253 @@
+"""The execution state: everything needed to continue an invocation elsewhere, as canonical JSON.
+
+It is data from outside when it comes back: parsed strictly, refused with the path of the field that does
+not fit. It holds neither values of the scope nor outputs.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Final, NoReturn, cast
+
+from plannerd.errors import PlannerdError, Reason, invalid
+from plannerd.invocations.calls import CallStatus, IssuedCalls, LiveCall
+from plannerd.invocations.position import Position
+from plannerd.invocations.record import Finished, Held, Record
+from plannerd.invocations.state_actions import dump_action, load_action
+from plannerd.planners.fields import Fields
+from plannerd.planners.moves import GiveUp, Outcome, Warn, WarningCode
+from plannerd.planners.system import Agent, System
+from plannerd.values import Value
+
+FORMAT_VERSION: Final = 1
+"""The version that is written."""
+
+FORMATS: Final = (1,)
+"""The versions that can be restored."""
+
+MAX_STATE_BYTES: Final = 1 << 20
+"""The largest state that is looked at; a real one of 200 agents has some 20 KB."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutionState:
+    """An execution state as it travels; `data` is canonical JSON."""
+
+    planner: str
+    format_version: int
+    invocation_id: str
+    position: Position
+    data: bytes
+
+
+def _reference(system: System, agent: Agent) -> str:
+    return agent.id if system.shares_name(agent) else agent.name
+
+
+def dump_state(record: Record) -> ExecutionState:
+    """The execution state of an invocation."""
+    planner = record.definition.planner
+    system = planner.system
+
+    def reference(position: int) -> str:
+        return _reference(system, system.agents[position])
+
+    data = {
+        "planner": planner.dump(record.planner_state),
+        "cursor": planner.dump_cursor(record.planner_state),
+        "action": dump_action(record.action),
+        "calls": [
+            {
+                "id": call.id,
+                "agent": reference(call.agent),
+                "status": call.status.value,
+                "told": call.told,
+                "responseId": call.response_id,
+                "external": call.external,
+                "final": call.final,
+            }
+            for call in record.calls
+        ],
+        "issued": {branch: list(revisions) for branch, revisions in record.issued.branches.items()},
+        "finished": {reference(agent): call_id for agent, call_id in record.finished.items()},
+        "waiting": None if record.waiting is None else list(record.waiting),
+        "held": None
+        if record.held is None
+        else {
+            "action": dump_action(record.held.action),
+            "outcome": record.held.outcome.name,
+            "summary": record.held.summary,
+        },
+        "marks": dict(record.known),
+        "config": record.definition.digest,
+        "model": record.model,
+        "traceparent": record.traceparent,
+    }
+    encoded = json.dumps(data, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+    return ExecutionState(planner.kind, FORMAT_VERSION, record.invocation_id, record.position, encoded)
+
+
+def restore(fresh: Record, state: ExecutionState) -> Record:
+    """`fresh`, brought to where `state` was taken.
+
+    Args:
+        fresh: the record that an Init without resume would make, with the configuration as it is now.
+        state: from `dump_state`, perhaps of another server and version.
+
+    Raises:
+        PlannerdError: INVALID_EXECUTION_STATE, STATE_OF_OTHER_PLANNER, STATE_NEWER or LIVE_AGENT_MISSING.
+    """
+    _check_envelope(fresh, state)
+    planner, system = fresh.definition.planner, fresh.definition.planner.system
+    by_reference = {_reference(system, agent): position for position, agent in enumerate(system.agents)}
+    fields = Fields(_parse(state.data), "state")
+    planner_map = cast("Mapping[str, Value]", fields.mapping("planner"))
+    cursor = cast("Mapping[str, Value]", fields.mapping("cursor"))
+    planner_state, warnings = planner.load(planner_map, cursor)
+    issued = _load_issued(fields)
+    calls = tuple(
+        _load_call(Fields(item, f"state.calls[{position}]"), by_reference, issued)
+        for position, item in enumerate(fields.items("calls"))
+    )
+    finished = _load_finished(fields, by_reference, issued)
+    action = load_action(fields, "action")
+    held = _load_held(fields)
+    waiting = None if fields.get("waiting") is None else fields.texts("waiting")
+    marks = {key: str(mark) for key, mark in fields.mapping("marks").items()}
+    if fields.text("config") != fresh.definition.digest:
+        warnings.append(
+            Warn(
+                WarningCode.CONFIG_CHANGED,
+                "The invocation was started with another configuration; it goes on with the one given now.",
+            )
+        )
+    restored = replace(
+        fresh,
+        position=state.position,
+        planner_state=planner_state,
+        known={key: mark for key, mark in marks.items() if key in planner.watched},
+        calls=calls,
+        issued=issued,
+        finished=finished,
+        waiting=waiting,
+        held=held,
+        action=action,
+        warnings=tuple(warnings),
+        model=fields.text("model"),
+        traceparent=fields.text("traceparent") or fresh.traceparent,
+    )
+    fields.done()
+    if len({call.id for call in calls}) != len(calls):
+        raise fields.error("calls", "must not name a call twice")
+    return restored
+
+
+def _check_envelope(fresh: Record, state: ExecutionState) -> None:
+    kind = fresh.definition.planner.kind
+    if state.planner != kind:
+        raise PlannerdError(
+            Reason.STATE_OF_OTHER_PLANNER,
+            f"The state is of the planner '{state.planner}', but this Init asks for '{kind}'.",
+            metadata={"planner": state.planner},
+        )
+    if state.format_version > FORMAT_VERSION:
+        raise PlannerdError(
+            Reason.STATE_NEWER,
+            f"The state has format version {state.format_version}; this server knows up to {FORMAT_VERSION}. "
+            "Send it to a newer replica.",
+            metadata={"format_version": str(state.format_version), "newest_known": str(FORMAT_VERSION)},
+        )
+    if state.format_version not in FORMATS:
+        raise _broken("state.format_version", f"{state.format_version} is no version of this format")
+    if state.invocation_id != fresh.invocation_id:
+        raise _broken("state.invocation_id", "is another invocation's; continue it under its own id")
+    if state.position.epoch < 1 or state.position.revision < 0 or not state.position.branch:
+        raise _broken("state.position", "is no position of an invocation")
+
+
+def _broken(path: str, problem: str) -> PlannerdError:
+    return invalid(path, problem, reason=Reason.INVALID_EXECUTION_STATE)
+
+
+def _parse(data: bytes) -> object:
+    if len(data) > MAX_STATE_BYTES:
+        raise _broken("state.data", f"has {len(data)} bytes, more than {MAX_STATE_BYTES}")
+
+    def once(pairs: list[tuple[str, object]]) -> dict[str, object]:
+        found = dict(pairs)
+        if len(found) != len(pairs):
+            raise _broken("state.data", "has a key twice")
+        return found
+
+    def no_constant(name: str) -> NoReturn:
+        raise _broken("state.data", f"has the number {name}")
+
+    try:
+        parsed: object = json.loads(data, object_pairs_hook=once, parse_constant=no_constant)
+    except (ValueError, RecursionError):
+        raise _broken("state.data", "is no JSON; it must be sent back exactly as it came") from None
+    return parsed
+
+
+def _load_issued(fields: Fields) -> IssuedCalls:
+    branches: dict[str, tuple[int, ...]] = {}
+    for branch, revisions in fields.mapping("issued").items():
+        if not isinstance(revisions, list) or not all(type(revision) is int for revision in revisions):
+            raise fields.error(f"issued.{branch}", "must be a list of revisions")
+        branches[branch] = tuple(revisions)
+    return IssuedCalls(branches)
+
+
+def _load_call(fields: Fields, by_reference: Mapping[str, int], issued: IssuedCalls) -> LiveCall:
+    call_id = fields.text("id")
+    if call_id not in issued:
+        raise fields.error("id", "was never issued")
+    name = fields.text("agent")
+    if name not in by_reference:
+        raise PlannerdError(
+            Reason.LIVE_AGENT_MISSING,
+            f"The state has the call '{call_id}' of the agent '{name}', which is not declared. Declare it again.",
+            metadata={"agent": name, "call_id": call_id},
+        )
+    try:
+        status = CallStatus(fields.text("status"))
+    except ValueError:
+        raise fields.error("status", "is no status of a call") from None
+    call = LiveCall(
+        call_id,
+        by_reference[name],
+        status,
+        fields.boolean("told"),
+        fields.text("responseId"),
+        fields.boolean("external"),
+        fields.boolean("final"),
+    )
+    fields.done()
+    return call
+
+
+def _load_finished(fields: Fields, by_reference: Mapping[str, int], issued: IssuedCalls) -> dict[int, str]:
+    finished: dict[int, str] = {}
+    for name, call_id in fields.mapping("finished").items():
+        if not isinstance(call_id, str) or call_id not in issued:
+            raise fields.error(f"finished.{name}", "must be a call that was issued")
+        if name in by_reference:
+            finished[by_reference[name]] = call_id
+    return finished
+
+
+def _load_held(fields: Fields) -> Held | None:
+    if fields.get("held") is None:
+        return None
+    held = fields.fields("held")
+    action = load_action(held, "action")
+    outcome = held.text("outcome")
+    if not isinstance(action, Finished | GiveUp):
+        raise held.error("action", "must be an ending")
+    if outcome not in Outcome.__members__:
+        raise held.error("outcome", "is no outcome")
+    loaded = Held(action, Outcome[outcome], held.text("summary"))
+    held.done()
+    return loaded

@@ -1,0 +1,405 @@
+"""One step of an invocation, worked out on the side.
+
+A transition takes a record and a request and ends in a new record, or raises; the old record is never
+touched, so that a step that fails, is cancelled or runs out of time leaves the invocation as it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from typing import TypeAlias
+
+from plannerd.conditions import Beliefs
+from plannerd.decisions.answers import DecisionResponse
+from plannerd.decisions.questions import DecisionRequest
+from plannerd.errors import PlannerdError, Reason, invalid
+from plannerd.invocations.calls import (
+    Answered,
+    CallResult,
+    CallStatus,
+    Failed,
+    LiveCall,
+    Skipped,
+    Suspended,
+    WillAnswer,
+    Withheld,
+)
+from plannerd.invocations.explanation import ConditionOutcome, Explanation
+from plannerd.invocations.record import (
+    AwaitCalls,
+    CallOutput,
+    Finished,
+    Held,
+    NamedOutputs,
+    PlannerValue,
+    Record,
+    StartCalls,
+    StepAction,
+    SuspendCalls,
+)
+from plannerd.invocations.scope import PENDING_MARK, Scope, ScopeChange, ScopeLimits, changed_keys
+from plannerd.invocations.view import InvocationView
+from plannerd.planners.moves import (
+    Await,
+    Done,
+    GiveUp,
+    GiveUpReason,
+    Move,
+    NoOp,
+    Outcome,
+    OutputOf,
+    OutputsOf,
+    Result,
+    ResultValue,
+    Start,
+    Warn,
+)
+from plannerd.planners.planner import Need, Report, Reported, Thinking
+from plannerd.values import PENDING, Opaque, ScopeValue
+
+Ask: TypeAlias = Callable[[DecisionRequest], Awaitable[DecisionResponse]]
+"""Asks the invocation's decision model."""
+
+_ENDINGS = (Finished, GiveUp)
+
+
+class Transition:
+    """The step that leads from `record` to its next position.
+
+    Args:
+        record: the invocation before the step.
+        beliefs: every belief that the planner declared.
+        ask: asks the decision model.
+        limits: how much scope may be kept.
+    """
+
+    def __init__(self, record: Record, beliefs: Beliefs, ask: Ask, limits: ScopeLimits) -> None:
+        self._before = record
+        self._planner = record.definition.planner
+        self._agents = self._planner.system.agents
+        self._salt = record.invocation_id.encode()[:64]
+        self._beliefs = beliefs
+        self._ask = ask
+        self._limits = limits
+        self._position = record.position.next()
+        self._state = record.planner_state
+        self._scope = record.scope
+        self._known = record.known
+        self._calls = {call.id: call for call in record.calls}
+        self._issued = record.issued
+        self._finished = dict(record.finished)
+        self._waiting = record.waiting
+        self._held = record.held
+        self._started: list[str] = []
+        self._failed = False
+        self._warnings: list[Warn] = list(record.warnings)
+        self._conditions: list[ConditionOutcome] = []
+        self._move: Move[object] | None = None
+
+    # ---- the kinds of step -------------------------------------------------------------------------
+
+    async def begin(self, snapshot: ScopeChange) -> tuple[Record, Explanation, tuple[Warn, ...]]:
+        """The first action of an invocation that has none yet."""
+        self._write(snapshot)
+        if not self._known:
+            self._known = self._scope.marks
+        await self._think(lambda view: self._planner.begin(self._state, view))
+        return self._finish()
+
+    def attach(self, snapshot: ScopeChange) -> tuple[Record, Explanation, tuple[Warn, ...]]:
+        """A client gives the whole scope anew; nothing is decided."""
+        self._scope = Scope()
+        self._write(snapshot)
+        for call in self._calls.values():
+            key = self._agents[call.agent].output_key
+            if call.status is not CallStatus.OUTSTANDING and key is not None and key not in snapshot.set:
+                self._write(ScopeChange({key: PENDING}))
+        arrived = {
+            key: mark
+            for key, mark in self._scope.marks.items()
+            if self._known.get(key) == PENDING_MARK and mark != PENDING_MARK
+        }
+        self._known = {**self._known, **arrived}
+        action = self._before.action or NoOp()
+        explanation = Explanation(Outcome.ATTACHED, "A client attached; nothing was decided.")
+        return self._record(action), explanation, tuple(self._warnings)
+
+    async def report(
+        self, change: ScopeChange, results: Sequence[CallResult]
+    ) -> tuple[Record, Explanation, tuple[Warn, ...]]:
+        """Changes of the scope first, then each result in order: write its output, record it, tell the planner."""
+        self._check(results)
+        self._write(change)
+        for result in results:
+            call = self._calls[result.call_id]
+            report = self._record_result(call, result)
+            if self._failed:
+                continue  # siblings in the same request are recorded, but nothing follows from them
+            if isinstance(result.outcome, Failed):
+                self._fail(call, result.outcome)
+            elif report is not None:
+                await self._tell(report)
+        if not self._failed and self._waiting is not None and not self._still_pending():
+            self._waiting = None
+            await self._think(lambda view: self._planner.proceed(self._state, view))
+        return self._finish()
+
+    # ---- results -----------------------------------------------------------------------------------
+
+    def _check(self, results: Sequence[CallResult]) -> None:
+        """Refuse the whole batch if any result in it does not fit; nothing has been applied yet."""
+        if not results and not self._before.idle:
+            raise PlannerdError(
+                Reason.OUT_OF_ORDER,
+                "results must not be empty while calls are running; ask again without results only after an "
+                "await or a suspend action.",
+            )
+        seen: set[str] = set()
+        reported: list[str] = []
+        for position, result in enumerate(results):
+            path = f"results[{position}]"
+            if result.call_id in seen:
+                raise invalid(f"{path}.call_id", f"'{result.call_id}' stands twice in this request")
+            seen.add(result.call_id)
+            call = self._calls.get(result.call_id)
+            if call is None and result.call_id not in self._issued:
+                raise invalid(
+                    f"{path}.call_id",
+                    f"'{result.call_id}' is no call of this invocation",
+                    reason=Reason.UNKNOWN_CALL,
+                    metadata={"call_id": result.call_id},
+                )
+            if call is None or self._repeats(call, result):
+                reported.append(result.call_id)
+            else:
+                self._check_outcome(call, result, path)
+        if reported:
+            raise PlannerdError(
+                Reason.CALL_ALREADY_REPORTED,
+                f"These calls were reported before, and what was reported first stays: {', '.join(reported)}. "
+                "Send the step again without them.",
+                metadata={"call_ids": ",".join(reported)},
+            )
+
+    @staticmethod
+    def _repeats(call: LiveCall, result: CallResult) -> bool:
+        return (isinstance(result.outcome, WillAnswer) and call.status is CallStatus.PENDING) or (
+            isinstance(result.outcome, Suspended) and call.status is CallStatus.SUSPENDED
+        )
+
+    def _check_outcome(self, call: LiveCall, result: CallResult, path: str) -> None:
+        agent = self._agents[call.agent]
+        match result.outcome:
+            case WillAnswer() | Suspended() if agent.output_key is None:
+                raise invalid(
+                    path,
+                    f"'{agent.name}' has no output key, so its output can't come later; declare one at Init",
+                )
+            case Answered(output=output):
+                need = self._need(agent.output_key)
+                if (need is Need.VALUE and isinstance(output, Opaque | Withheld)) or (
+                    need is Need.PRESENCE and isinstance(output, Withheld)
+                ):
+                    raise PlannerdError(
+                        Reason.VALUE_REQUIRED,
+                        f"{path}.output: the planner needs the {need.name.lower()} of '{agent.output_key}', "
+                        f"but it was sent as {type(output).__name__.lower()}. Call.output_need says what is needed.",
+                        metadata={"key": agent.output_key or "", "call_id": call.id},
+                    )
+            case _:
+                pass
+
+    def _need(self, key: str | None) -> Need:
+        return Need.NONE if key is None else self._planner.reads.get(key, Need.NONE)
+
+    def _record_result(self, call: LiveCall, result: CallResult) -> Report | None:
+        """Write and record one result; the report to tell the planner, if it is to hear of this one."""
+        key = self._agents[call.agent].output_key
+        match result.outcome:
+            case Answered(output=output, size=size):
+                self._end(call)
+                if not isinstance(output, Withheld):
+                    self._set(key, output, size)
+                return None if call.told else Report(call.agent, Reported.ANSWERED)
+            case Skipped():
+                self._end(call)
+                if self._scope.pending(key or ""):
+                    self._set(key, None)
+                return None if call.told else Report(call.agent, Reported.SKIPPED)
+            case WillAnswer(external=external):
+                told_before = call.told
+                self._calls[call.id] = replace(
+                    call, status=CallStatus.PENDING, told=True, external=external, response_id=""
+                )
+                self._set(key, PENDING)
+                return None if told_before else Report(call.agent, Reported.PENDING)
+            case Suspended(response_id=response_id):
+                self._calls[call.id] = replace(call, status=CallStatus.SUSPENDED, response_id=response_id)
+                self._set(key, PENDING)
+                return None
+            case Failed():
+                self._end(call)
+                return None
+
+    def _end(self, call: LiveCall) -> None:
+        del self._calls[call.id]
+        if self._planner.refers:
+            self._finished[call.agent] = call.id
+
+    def _fail(self, call: LiveCall, failure: Failed) -> None:
+        name = self._agents[call.agent].name
+        message = f"The agent '{name}' failed ({failure.type or 'no type given'}) and its client gave up."
+        self._held = Held(GiveUp(GiveUpReason.AGENT_FAILED, message), Outcome.FAILED, message)
+        self._waiting = None
+        self._failed = True
+
+    # ---- scope -------------------------------------------------------------------------------------
+
+    def _write(self, change: ScopeChange) -> None:
+        self._scope = self._scope.write(change, self._planner.reads, self._planner.watched, self._salt)
+        self._scope.check(self._limits)
+
+    def _set(self, key: str | None, value: ScopeValue, size: int = 0) -> None:
+        if key is None:
+            return
+        arrival = self._scope.marks.get(key) == PENDING_MARK and self._known.get(key) == PENDING_MARK
+        self._write(ScopeChange(removed=(key,)) if value is None else ScopeChange({key: value}, sizes={key: size}))
+        if arrival and value is not PENDING:
+            # The planner has heard of this output when it became pending; its arrival changes nothing.
+            known = dict(self._known)
+            known.pop(key)
+            if key in self._scope.marks:
+                known[key] = self._scope.marks[key]
+            self._known = known
+
+    def _still_pending(self) -> bool:
+        return any(self._scope.pending(key) for key in self._waiting or ())
+
+    # ---- the planner -------------------------------------------------------------------------------
+
+    async def _tell(self, report: Report) -> None:
+        await self._think(lambda view: self._planner.told(self._state, view, report))
+
+    async def _think(self, start: Callable[[InvocationView], Thinking[object]]) -> None:
+        changed = changed_keys(self._scope.marks, self._known, self._planner.watched)
+        view = InvocationView(self._scope, self._beliefs, changed)
+        move = await self._drive(start(view))
+        self._known = self._scope.marks
+        self._conditions.extend(view.evaluated)
+        self._apply(move)
+
+    async def _drive(self, thinking: Thinking[object]) -> Move[object]:
+        """Ask whatever the planner wants to know, until it has made up its mind."""
+        try:
+            request = next(thinking)
+            while True:
+                response = await self._ask(request)
+                request = thinking.send(response.answers)
+        except StopIteration as stop:
+            move: Move[object] = stop.value
+            return move
+        finally:
+            thinking.close()
+
+    def _apply(self, move: Move[object]) -> None:
+        self._state = move.state
+        self._warnings.extend(move.warnings)
+        self._move = move
+        match move.action:
+            case Start(agents, final):
+                self._waiting = self._held = None
+                for agent in agents:
+                    self._issued, call_id = self._issued.add(self._position.branch, self._position.revision)
+                    self._calls[call_id] = LiveCall(call_id, agent, final=final)
+                    self._started.append(call_id)
+            case Await(keys):
+                self._waiting, self._held = keys, None
+            case Done(result):
+                self._hold(Finished(self._resolve(result)), move)
+            case GiveUp():
+                self._hold(move.action, move)
+            case NoOp():
+                pass
+
+    def _hold(self, action: Finished | GiveUp, move: Move[object]) -> None:
+        self._waiting = None
+        held = self._held.action if self._held else None
+        if isinstance(held, Finished) and held.result is not None and action == Finished():
+            return  # an ending with a result is not replaced by one without
+        self._held = Held(action, move.outcome, move.summary)
+
+    def _resolve(self, result: Result | None) -> CallOutput | NamedOutputs | PlannerValue | None:
+        match result:
+            case None:
+                return None
+            case ResultValue(value):
+                return PlannerValue(value)
+            case OutputOf(agent):
+                return CallOutput(self._finished[agent])
+            case OutputsOf(agents):
+                return NamedOutputs(tuple((name, self._finished[agent]) for name, agent in agents))
+
+    # ---- the end of the step -----------------------------------------------------------------------
+
+    def _compose(self) -> StepAction:
+        """Calls, else await, else suspend, else the ending, else nothing (CONTRACT section 3)."""
+        if self._failed and self._held is not None:
+            return self._held.action
+        if self._started:
+            return StartCalls(tuple(self._started))
+        live = tuple(self._calls.values())
+        outstanding = any(call.status is CallStatus.OUTSTANDING for call in live)
+        suspended = tuple(call.id for call in live if call.status is CallStatus.SUSPENDED)
+        if self._waiting is not None:
+            keys = tuple(key for key in self._waiting if self._scope.pending(key))
+            writers = tuple(
+                call.id
+                for call in live
+                if call.status is CallStatus.PENDING and self._agents[call.agent].output_key in keys
+            )
+            if writers or not (outstanding or suspended):
+                return AwaitCalls(keys, writers)
+        if outstanding:
+            return NoOp()
+        if self._held is not None:
+            return self._held.action
+        return SuspendCalls(suspended) if suspended else NoOp()
+
+    def _finish(self) -> tuple[Record, Explanation, tuple[Warn, ...]]:
+        action = self._compose()
+        return self._record(action), self._explain(action), tuple(self._warnings)
+
+    def _record(self, action: StepAction) -> Record:
+        ended = isinstance(action, _ENDINGS)
+        return replace(
+            self._before,
+            position=self._position,
+            planner_state=self._state,
+            scope=self._scope,
+            known=self._known,
+            calls=() if ended else tuple(self._calls.values()),
+            issued=self._issued,
+            finished=self._finished,
+            waiting=self._waiting,
+            held=None if ended else self._held,
+            action=action,
+            attached=True,
+            warnings=(),
+        )
+
+    def _explain(self, action: StepAction) -> Explanation:
+        move, conditions = self._move, tuple(self._conditions)
+        if isinstance(action, _ENDINGS) and self._held is not None:
+            outcome, summary = self._held.outcome, self._held.summary
+        elif isinstance(action, SuspendCalls):
+            outcome, summary = Outcome.SUSPENDED, "Waiting for somebody to answer."
+        elif isinstance(action, AwaitCalls) and move is None:
+            outcome, summary = Outcome.AWAITING, f"Still waiting for: {', '.join(action.keys)}."
+        elif isinstance(action, NoOp) or move is None:
+            outcome, summary = Outcome.RECORDED, "Recorded; other calls are still running."
+        else:
+            outcome, summary = move.outcome, move.summary
+        if move is None:
+            return Explanation(outcome, summary, conditions=conditions)
+        return Explanation(outcome, summary, move.agents, move.goal, conditions)

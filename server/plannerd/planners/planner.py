@@ -1,0 +1,154 @@
+"""The interface between a planner and the invocation that it plans.
+
+A planner object is the compiled definition: immutable, shared by every invocation that has the same one.
+What changes is its state, a small immutable value that each move replaces, so that a step that fails
+leaves nothing behind.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Generator, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias, TypeVar
+
+from plannerd.conditions import BeliefHolds, Condition, Facts
+from plannerd.decisions.answers import Answer
+from plannerd.decisions.questions import DecisionRequest
+from plannerd.planners.moves import Move, Warn
+from plannerd.planners.system import System, Topology
+from plannerd.values import Value
+
+StateT = TypeVar("StateT")
+
+PlannerMap: TypeAlias = "dict[str, Value]"
+"""A planner's own state by plain values, as the library saves it."""
+
+Answers: TypeAlias = Mapping[str, Answer]
+Thinking: TypeAlias = Generator[DecisionRequest, Answers, Move[StateT]]
+"""A planner at work: yields what it must ask, is sent the answers by question name, returns its move."""
+
+
+class Need(enum.Enum):
+    """What a planner needs of a key; the names are those of `planner.v1.Need`."""
+
+    VALUE = "value"
+    PRESENCE = "presence"
+    NONE = "none"
+
+
+class Reported(enum.Enum):
+    """What became of a call, as a planner hears of it."""
+
+    ANSWERED = "answered"
+    SKIPPED = "skipped"
+    PENDING = "pending"
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """One call of an agent (by its position) that answered, was skipped, or will answer later."""
+
+    agent: int
+    outcome: Reported
+
+
+class View(Facts, Protocol):
+    """What a planner sees of an invocation."""
+
+    @property
+    def changed(self) -> frozenset[str]:
+        """The watched keys that changed since the planner's last move."""
+
+    def pending(self, key: str) -> bool:
+        """Whether the value of `key` is an output that has not arrived yet."""
+
+    def value(self, key: str) -> Value:
+        """The value of `key`, None where it is absent.
+
+        Raises:
+            PlannerdError: VALUE_REQUIRED if the client keeps the value to itself.
+        """
+
+    def holds(self, condition: Condition | None, subject: str) -> bool:
+        """Whether `condition` (None: always) of the agent or desire `subject` holds.
+
+        Raises:
+            PlannerdError: CONDITION_FAILED.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class AskedAtMost:
+    """How much a planner may ask in one request, to be held against a model's limits at Init."""
+
+    questions: int = 0
+    options: int = 0
+    levels: int = 0
+
+
+class Planner(Protocol[StateT]):
+    """A compiled planner definition."""
+
+    @property
+    def kind(self) -> str:
+        """`scheduler`, `router`, `cascade`, `bdi` or a plug-in's name."""
+
+    @property
+    def system(self) -> System:
+        """The agents it plans."""
+
+    @property
+    def topology(self) -> Topology:
+        """The shape of the system."""
+
+    @property
+    def reads(self) -> Mapping[str, Need]:
+        """Every key that it reads, and what it needs of it."""
+
+    @property
+    def watched(self) -> frozenset[str]:
+        """The keys whose changes it must hear of (`View.changed`)."""
+
+    @property
+    def conditions(self) -> tuple[Condition, ...]:
+        """Every condition that it may evaluate."""
+
+    @property
+    def refers(self) -> bool:
+        """Whether its results name calls, whose ids must then be kept."""
+
+    @property
+    def asks(self) -> AskedAtMost | None:
+        """The largest request it may make; None if it never asks a decision model."""
+
+    def initial(self) -> StateT:
+        """The state of an invocation that has not begun."""
+
+    def begin(self, state: StateT, view: View) -> Thinking[StateT]:
+        """The first move, from `initial()` or from a state that `load` made of a bare planner map."""
+
+    def told(self, state: StateT, view: View, report: Report) -> Thinking[StateT]:
+        """The move after one call was reported."""
+
+    def proceed(self, state: StateT, view: View) -> Thinking[StateT]:
+        """The move after everything that an `Await` named has arrived."""
+
+    def dump(self, state: StateT) -> PlannerMap:
+        """The planner map: what the library saves."""
+
+    def dump_cursor(self, state: StateT) -> PlannerMap:
+        """What else is needed to continue exactly."""
+
+    def load(self, planner_map: Mapping[str, Value], cursor: Mapping[str, Value] | None) -> tuple[StateT, list[Warn]]:
+        """The state from what `dump` and `dump_cursor` made; `cursor` is None for a bare planner map.
+
+        Raises:
+            PlannerdError: INVALID_EXECUTION_STATE with the field; LIVE_AGENT_MISSING if the agent that was
+                being run is gone.
+        """
+
+
+def belief_names(planner: Planner[Any]) -> tuple[str, ...]:
+    """The beliefs that a client must send with every step, each once, in the order of declaration."""
+    return tuple(dict.fromkeys(found.name for found in planner.conditions if isinstance(found, BeliefHolds)))

@@ -1,0 +1,1 @@
+"""The gRPC services: decode, one call, encode. Protobuf classes stop here."""

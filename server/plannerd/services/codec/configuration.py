@@ -1,0 +1,215 @@
+"""Init requests: planner, agents, options, and the state to continue from."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Final
+
+from google.protobuf.duration_pb2 import Duration
+
+from plannerd.conditions import BeliefHolds, Condition, PresentKey
+from plannerd.errors import PlannerdError, Reason, invalid
+from plannerd.invocations.commands import InitCommand
+from plannerd.invocations.explanation import ExplainLevel
+from plannerd.invocations.position import Position
+from plannerd.invocations.record import InvocationOptions
+from plannerd.invocations.state_format import ExecutionState
+from plannerd.planners.registry import NotYet, PlannerOptions
+from plannerd.planners.scheduler import SchedulerOptions
+from plannerd.planners.system import Agent, Argument, OutputType, PlannerAgent
+from plannerd.services.codec.values import decode_map
+from plannerd_protos.planner.v1 import agent_pb2, planner_pb2, planners_pb2, step_pb2
+
+MAX_ID_CHARS: Final = 128
+
+_OUTPUT_TYPES: Final = {
+    agent_pb2.OUTPUT_TYPE_UNSPECIFIED: OutputType.ANY,
+    agent_pb2.OUTPUT_TYPE_ANY: OutputType.ANY,
+    agent_pb2.OUTPUT_TYPE_MAP: OutputType.MAP,
+    agent_pb2.OUTPUT_TYPE_TEXT: OutputType.TEXT,
+    agent_pb2.OUTPUT_TYPE_NUMBER: OutputType.NUMBER,
+    agent_pb2.OUTPUT_TYPE_BOOLEAN: OutputType.BOOLEAN,
+    agent_pb2.OUTPUT_TYPE_LIST: OutputType.LIST,
+    agent_pb2.OUTPUT_TYPE_OBJECT: OutputType.OBJECT,
+    agent_pb2.OUTPUT_TYPE_NONE: OutputType.NONE,
+}
+_EXPLAIN: Final = {
+    planner_pb2.EXPLAIN_LEVEL_UNSPECIFIED: ExplainLevel.SUMMARY,
+    planner_pb2.EXPLAIN_LEVEL_NONE: ExplainLevel.NONE,
+    planner_pb2.EXPLAIN_LEVEL_SUMMARY: ExplainLevel.SUMMARY,
+    planner_pb2.EXPLAIN_LEVEL_FULL: ExplainLevel.FULL,
+}
+
+
+def check_invocation_id(invocation_id: str) -> str:
+    """The id, if it may be one.
+
+    Raises:
+        PlannerdError: INVALID_REQUEST.
+    """
+    if not 1 <= len(invocation_id) <= MAX_ID_CHARS:
+        raise invalid("invocation_id", f"must have 1 to {MAX_ID_CHARS} characters, but has {len(invocation_id)}")
+    if not invocation_id.isprintable() or invocation_id != invocation_id.strip():
+        raise invalid("invocation_id", "must have printable characters only, and no spaces at either end")
+    return invocation_id
+
+
+def decode_position(message: step_pb2.Position) -> Position:
+    """A position, as it is."""
+    return Position(message.epoch, message.revision, message.branch)
+
+
+def decode_init(request: planner_pb2.InitRequest, traceparent: str) -> InitCommand:
+    """What an Init asks for.
+
+    Raises:
+        PlannerdError: INVALID_REQUEST, INVALID_VALUE or NOT_IMPLEMENTED.
+    """
+    if request.take_over and request.WhichOneof("resume") is None:
+        raise invalid("take_over", "needs a state or planner_map to resume from")
+    state = None
+    planner_map = None
+    if request.HasField("state"):
+        state = ExecutionState(
+            request.state.planner,
+            request.state.format_version,
+            request.state.invocation_id,
+            decode_position(request.state.position),
+            request.state.data,
+        )
+    elif request.HasField("planner_map"):
+        planner_map = decode_map(request.planner_map, "planner_map")
+    return InitCommand(
+        invocation_id=check_invocation_id(request.invocation_id),
+        planner=_decode_planner(request),
+        planner_agent=_decode_planner_agent(request.planner_agent),
+        agents=tuple(_decode_agent(agent, f"agents[{position}]") for position, agent in enumerate(request.agents)),
+        configuration_key=_configuration_key(request),
+        options=_decode_options(request),
+        state=state,
+        planner_map=planner_map,
+        take_over=request.take_over,
+        validate_only=request.validate_only,
+        traceparent=traceparent,
+    )
+
+
+def _configuration_key(request: planner_pb2.InitRequest) -> bytes:
+    configuration = planner_pb2.InitRequest(planner_agent=request.planner_agent, agents=request.agents)
+    kind = request.WhichOneof("planner")
+    if kind is not None:
+        getattr(configuration, kind).CopyFrom(getattr(request, kind))
+    return hashlib.blake2b(configuration.SerializeToString(deterministic=True), digest_size=16).digest()
+
+
+def _decode_planner(request: planner_pb2.InitRequest) -> PlannerOptions:
+    match request.WhichOneof("planner"):
+        case "scheduler":
+            return _decode_scheduler(request.scheduler)
+        case "plugin":
+            raise PlannerdError(
+                Reason.PLANNER_NOT_FOUND,
+                f"There is no planner '{request.plugin.name}'; ListPlanners names those that exist.",
+                metadata={"planner": request.plugin.name},
+            )
+        case None:
+            raise invalid("planner", "one of scheduler, router, cascade, bdi and plugin must be set")
+        case kind:
+            return NotYet(kind)
+
+
+def _decode_scheduler(message: planners_pb2.SchedulerConfig) -> SchedulerOptions:
+    def optional(name: str) -> bool:
+        return message.HasField(name)  # type: ignore[arg-type]  # the stubs want a literal
+
+    return SchedulerOptions(
+        goal=message.goal,
+        goal_threshold=message.goal_threshold if optional("goal_threshold") else None,
+        activation_threshold=message.activation_threshold if optional("activation_threshold") else None,
+        max_invocations=message.max_invocations if optional("max_invocations") else None,
+        goal_question=message.goal_question_template if optional("goal_question_template") else None,
+        usefulness_question=(
+            message.usefulness_question_template if optional("usefulness_question_template") else None
+        ),
+        usefulness_levels=tuple(message.usefulness_levels),
+        excluded_output_keys=tuple(message.excluded_output_keys),
+    )
+
+
+def _decode_planner_agent(message: agent_pb2.PlannerAgent) -> PlannerAgent:
+    return PlannerAgent(
+        name=message.name,
+        arguments=_decode_arguments(message),
+        output_key=message.output_key or None,
+        output_type=_OUTPUT_TYPES.get(message.output_type, OutputType.ANY),
+    )
+
+
+def _decode_arguments(message: agent_pb2.PlannerAgent | agent_pb2.Agent) -> tuple[Argument, ...]:
+    return tuple(Argument(item.name, item.optional, item.has_default) for item in message.arguments)
+
+
+def _decode_agent(message: agent_pb2.Agent, path: str) -> Agent:
+    described = message.WhichOneof("description")
+    return Agent(
+        name=message.name,
+        id=message.id,
+        type=message.type,
+        description=message.text if described == "text" else None,
+        unavailable=described == "unavailable",
+        arguments=_decode_arguments(message),
+        output_key=message.output_key or None,
+        output_type=_OUTPUT_TYPES.get(message.output_type, OutputType.ANY),
+        is_async=getattr(message, "async"),
+        optional=message.optional,
+        human=message.human,
+        activation=(
+            _decode_condition(message.activation, f"{path}.activation") if message.HasField("activation") else None
+        ),
+    )
+
+
+def _decode_condition(message: agent_pb2.Condition, path: str) -> Condition:
+    match message.WhichOneof("kind"):
+        case "present_key":
+            return PresentKey(message.present_key)
+        case "belief":
+            return BeliefHolds(message.belief)
+        case "cel":
+            raise PlannerdError(
+                Reason.NOT_IMPLEMENTED,
+                f"{path}.cel: CEL conditions are part of the contract, but this version does not have them yet; "
+                "use present_key or a belief.",
+            )
+        case _:
+            raise invalid(path, "one of present_key, cel and belief must be set")
+
+
+def _decode_options(request: planner_pb2.InitRequest) -> InvocationOptions:
+    decision = request.decision
+    if decision.split:
+        raise PlannerdError(
+            Reason.NOT_IMPLEMENTED, "decision.split: splitting a decision is not supported by this version yet."
+        )
+    if decision.strict and not decision.expected_model:
+        raise invalid("decision.strict", "needs decision.expected_model")
+    if request.max_reply_bytes < 0:
+        raise invalid("max_reply_bytes", "must not be negative")
+    if request.explain not in _EXPLAIN:
+        raise invalid("explain", f"{request.explain} is no level of explanation")
+    return InvocationOptions(
+        model=decision.model,
+        timeout=_decode_timeout(decision.timeout, "decision.timeout") if decision.HasField("timeout") else None,
+        expected_model=decision.expected_model,
+        strict=decision.strict,
+        explain=_EXPLAIN[request.explain],
+        include_input=request.include_input,
+        max_reply_bytes=request.max_reply_bytes,
+    )
+
+
+def _decode_timeout(message: Duration, path: str) -> float:
+    seconds = message.seconds + message.nanos / 1e9
+    if not 0 < seconds <= 24 * 3600:
+        raise invalid(path, f"must be more than 0 and at most a day, but is {seconds:g} s")
+    return seconds

@@ -1,0 +1,25 @@
+"""What a service knows about the call that it serves, beside the request."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+
+def _no_deadline() -> float | None:
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class CallContext:
+    """One call, as the transport sees it.
+
+    Attributes:
+        identity: who calls; invocations are kept apart by it. Empty without authentication.
+        time_remaining: seconds until the call's deadline; None without one.
+        traceparent: the caller's W3C trace context, or empty.
+    """
+
+    identity: str = ""
+    time_remaining: Callable[[], float | None] = _no_deadline
+    traceparent: str = ""

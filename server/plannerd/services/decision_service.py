@@ -1,0 +1,49 @@
+"""planner.v1.DecisionModelService: decode, one call of a model, encode."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from plannerd.decisions.models import DecisionModels
+from plannerd.services.codec.decisions import decode_request, encode_answer
+from plannerd.services.codec.replies import encode_duration
+from plannerd.services.context import CallContext
+from plannerd_protos.planner.v1 import decision_pb2
+
+
+class DecisionModelService:
+    """Serves the configured decision models.
+
+    Args:
+        models: the models by name.
+        timeout: seconds for one request to a model.
+        clock: monotonic seconds.
+    """
+
+    def __init__(self, models: DecisionModels, timeout: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._models = models
+        self._timeout = timeout
+        self._clock = clock
+
+    async def Decide(self, request: decision_pb2.DecideRequest, call: CallContext) -> decision_pb2.DecideResponse:
+        """Answer questions about an input."""
+        decision = decode_request(request)
+        named = self._models.get(request.model or None)
+        remaining = call.time_remaining()
+        timeout = self._timeout if remaining is None else min(self._timeout, max(remaining, 0.0))
+        started = self._clock()
+        response = await self._models.ask(named, decision, timeout)
+        reply = decision_pb2.DecideResponse(
+            answers=[encode_answer(question.name, response.answers[question.name]) for question in decision.questions],
+            model=response.model,
+            usage=decision_pb2.Usage(
+                input_tokens=response.usage.input_tokens, output_tokens=response.usage.output_tokens
+            ),
+            latency=encode_duration(self._clock() - started),
+            retries=response.retries,
+        )
+        if response.truncation is not None:
+            reply.truncation.original_chars = response.truncation.original_chars
+            reply.truncation.used_chars = response.truncation.used_chars
+        return reply

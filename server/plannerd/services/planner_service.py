@@ -1,0 +1,94 @@
+"""planner.v1.PlannerService: decode, one call of the engine, encode."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+from plannerd.errors import PlannerdError, Reason, invalid
+from plannerd.invocations.engine import Engine
+from plannerd.invocations.state_format import FORMATS
+from plannerd.planners.registry import PLANNERS
+from plannerd.services.codec.configuration import check_invocation_id, decode_init
+from plannerd.services.codec.replies import encode_init, encode_topology
+from plannerd.services.codec.requests import decode_end, decode_first_action, decode_next_action
+from plannerd.services.codec.schema import configuration_schema
+from plannerd.services.context import CallContext
+from plannerd_protos.planner.v1 import planner_pb2
+
+MAX_PAGE = 100
+
+
+class PlannerService:
+    """Serves planners.
+
+    Args:
+        engine: runs the invocations.
+        version: of this server.
+        max_request_bytes: bytes of one request, to be told to clients.
+        retained_seconds: how long an untouched invocation is kept, to be told to clients.
+    """
+
+    def __init__(self, engine: Engine, *, version: str, max_request_bytes: int, retained_seconds: float) -> None:
+        self._engine = engine
+        self._version = version
+        self._max_request_bytes = max_request_bytes
+        self._retained_seconds = retained_seconds
+
+    async def Init(self, request: planner_pb2.InitRequest, call: CallContext) -> planner_pb2.InitResponse:
+        """Start or continue an invocation."""
+        reply = await self._engine.init(call.identity, decode_init(request, call.traceparent))
+        return encode_init(reply, self._engine.limits, self._max_request_bytes, self._retained_seconds)
+
+    async def FirstAction(self, request: planner_pb2.FirstActionRequest, call: CallContext) -> bytes:
+        """Give the scope and get the first action."""
+        command, digest = decode_first_action(request)
+        return await self._engine.first_action(call.identity, command, digest, call.time_remaining)
+
+    async def NextAction(self, request: planner_pb2.NextActionRequest, call: CallContext) -> bytes:
+        """Report results and get the next action."""
+        command, digest = decode_next_action(request)
+        return await self._engine.next_action(call.identity, command, digest, call.time_remaining)
+
+    async def ExecutionState(self, request: planner_pb2.ExecutionStateRequest, call: CallContext) -> bytes:
+        """Tell where an invocation stands."""
+        return await self._engine.execution_state(call.identity, check_invocation_id(request.invocation_id))
+
+    async def End(self, request: planner_pb2.EndRequest, call: CallContext) -> planner_pb2.EndResponse:
+        """Release an invocation."""
+        await self._engine.end(call.identity, decode_end(request))
+        return planner_pb2.EndResponse()
+
+    async def ListPlanners(
+        self, request: planner_pb2.ListPlannersRequest, call: CallContext
+    ) -> planner_pb2.ListPlannersResponse:
+        """List the planners of this server."""
+        first = 0
+        if request.page_token:
+            if not request.page_token.isdecimal() or int(request.page_token) >= len(PLANNERS):
+                raise invalid("page_token", "is none that this server gave out")
+            first = int(request.page_token)
+        if request.page_size < 0:
+            raise invalid("page_size", "must not be negative")
+        last = first + min(request.page_size or MAX_PAGE, MAX_PAGE)
+        return planner_pb2.ListPlannersResponse(
+            planners=[
+                planner_pb2.PlannerInfo(
+                    name=info.kind,
+                    topology=encode_topology(info.topology),
+                    configuration_schema=configuration_schema(info.kind),
+                    state_formats=FORMATS,
+                )
+                for info in PLANNERS[first:last]
+            ],
+            next_page_token=str(last) if last < len(PLANNERS) else "",
+            server_version=self._version,
+        )
+
+    def Run(
+        self, requests: AsyncIterator[planner_pb2.RunRequest], call: CallContext
+    ) -> AsyncIterator[planner_pb2.RunResponse]:
+        """The stream; not there yet."""
+        raise PlannerdError(
+            Reason.NOT_IMPLEMENTED,
+            "The stream Run is part of the contract, but this version does not have it yet; use the unary methods.",
+        )
