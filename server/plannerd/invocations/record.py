@@ -45,10 +45,17 @@ class CallOutput:
 
 
 @dataclass(frozen=True, slots=True)
-class NamedOutputs:
-    """The result is a map from name to the output of a call, in this order."""
+class ScopeOutput:
+    """The result is what the scope holds under `key`; the call that wrote it is not known any more."""
 
-    outputs: tuple[tuple[str, str], ...]
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class NamedOutputs:
+    """The result is a map from name to an output (None: null), in this order."""
+
+    outputs: tuple[tuple[str, CallOutput | ScopeOutput | None], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +69,10 @@ class PlannerValue:
 class Finished:
     """Done; `result` None: what the scope holds under the planner agent's output key."""
 
-    result: CallOutput | NamedOutputs | PlannerValue | None = None
+    result: StepResult | None = None
 
 
+StepResult: TypeAlias = CallOutput | ScopeOutput | NamedOutputs | PlannerValue
 StepAction: TypeAlias = StartCalls | AwaitCalls | SuspendCalls | Finished | GiveUp | NoOp
 """What a client is told to do."""
 

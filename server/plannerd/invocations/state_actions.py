@@ -10,8 +10,10 @@ from plannerd.invocations.record import (
     Finished,
     NamedOutputs,
     PlannerValue,
+    ScopeOutput,
     StartCalls,
     StepAction,
+    StepResult,
     SuspendCalls,
 )
 from plannerd.planners.fields import Fields
@@ -38,16 +40,26 @@ def dump_action(action: StepAction | None) -> dict[str, object] | None:
             return {"kind": "done", "result": _dump_result(result)}
 
 
-def _dump_result(result: CallOutput | NamedOutputs | PlannerValue | None) -> dict[str, object] | None:
+def _dump_result(result: StepResult | None) -> dict[str, object] | None:
     match result:
         case None:
             return None
-        case CallOutput(call_id):
-            return {"outputOf": call_id}
         case NamedOutputs(outputs):
-            return {"outputs": [[name, call_id] for name, call_id in outputs]}
+            return {"outputs": [[name, _dump_source(source)] for name, source in outputs]}
         case PlannerValue(value):
             return {"value": value}
+        case CallOutput() | ScopeOutput():
+            return _dump_source(result)
+
+
+def _dump_source(source: CallOutput | ScopeOutput | None) -> dict[str, object] | None:
+    match source:
+        case None:
+            return None
+        case CallOutput(call_id):
+            return {"call": call_id}
+        case ScopeOutput(key):
+            return {"key": key}
 
 
 def load_action(fields: Fields, name: str) -> StepAction | None:
@@ -82,23 +94,31 @@ def load_action(fields: Fields, name: str) -> StepAction | None:
     return action
 
 
-def _load_result(data: Fields) -> CallOutput | NamedOutputs | PlannerValue | None:
+def _load_result(data: Fields) -> StepResult | None:
     if data.get("result") is None:
         return None
     result = data.fields("result")
-    loaded: CallOutput | NamedOutputs | PlannerValue
-    if result.has("outputOf"):
-        loaded = CallOutput(result.text("outputOf"))
+    loaded: StepResult | None
+    if result.has("value"):
+        loaded = PlannerValue(cast("Value", result.get("value")))
     elif result.has("outputs"):
-        pairs: list[tuple[str, str]] = []
+        outputs: list[tuple[str, CallOutput | ScopeOutput | None]] = []
         for item in result.items("outputs"):
             match item:
-                case [str(key), str(call_id)]:
-                    pairs.append((key, call_id))
+                case [str(name), None]:
+                    outputs.append((name, None))
+                case [str(name), source]:
+                    outputs.append((name, _load_source(Fields(source, "state.action.result.outputs"))))
                 case _:
-                    raise result.error("outputs", "must be a list of pairs of a name and a call")
-        loaded = NamedOutputs(tuple(pairs))
+                    raise result.error("outputs", "must be a list of pairs of a name and an output")
+        loaded = NamedOutputs(tuple(outputs))
     else:
-        loaded = PlannerValue(cast("Value", result.get("value")))
+        return _load_source(result)
     result.done()
     return loaded
+
+
+def _load_source(data: Fields) -> CallOutput | ScopeOutput:
+    source = CallOutput(data.text("call")) if data.has("call") else ScopeOutput(data.text("key"))
+    data.done()
+    return source

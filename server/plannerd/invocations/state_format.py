@@ -18,7 +18,6 @@ from plannerd.invocations.record import Finished, Held, Record
 from plannerd.invocations.state_actions import dump_action, load_action
 from plannerd.planners.fields import Fields
 from plannerd.planners.moves import GiveUp, Outcome, Warn, WarningCode
-from plannerd.planners.system import Agent, System
 from plannerd.values import Value
 
 FORMAT_VERSION: Final = 1
@@ -42,17 +41,10 @@ class ExecutionState:
     data: bytes
 
 
-def _reference(system: System, agent: Agent) -> str:
-    return agent.id if system.shares_name(agent) else agent.name
-
-
 def dump_state(record: Record) -> ExecutionState:
     """The execution state of an invocation."""
     planner = record.definition.planner
     system = planner.system
-
-    def reference(position: int) -> str:
-        return _reference(system, system.agents[position])
 
     data = {
         "planner": planner.dump(record.planner_state),
@@ -61,7 +53,7 @@ def dump_state(record: Record) -> ExecutionState:
         "calls": [
             {
                 "id": call.id,
-                "agent": reference(call.agent),
+                "agent": system.reference(call.agent),
                 "status": call.status.value,
                 "told": call.told,
                 "responseId": call.response_id,
@@ -71,7 +63,7 @@ def dump_state(record: Record) -> ExecutionState:
             for call in record.calls
         ],
         "issued": {branch: list(revisions) for branch, revisions in record.issued.branches.items()},
-        "finished": {reference(agent): call_id for agent, call_id in record.finished.items()},
+        "finished": {system.reference(agent): call_id for agent, call_id in record.finished.items()},
         "waiting": None if record.waiting is None else list(record.waiting),
         "held": None
         if record.held is None
@@ -101,7 +93,7 @@ def restore(fresh: Record, state: ExecutionState) -> Record:
     """
     _check_envelope(fresh, state)
     planner, system = fresh.definition.planner, fresh.definition.planner.system
-    by_reference = {_reference(system, agent): position for position, agent in enumerate(system.agents)}
+    by_reference = system.by_reference
     fields = Fields(_parse(state.data), "state")
     planner_map = cast("Mapping[str, Value]", fields.mapping("planner"))
     cursor = cast("Mapping[str, Value]", fields.mapping("cursor"))

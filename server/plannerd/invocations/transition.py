@@ -34,8 +34,10 @@ from plannerd.invocations.record import (
     NamedOutputs,
     PlannerValue,
     Record,
+    ScopeOutput,
     StartCalls,
     StepAction,
+    StepResult,
     SuspendCalls,
 )
 from plannerd.invocations.scope import PENDING_MARK, Scope, ScopeChange, ScopeLimits, changed_keys
@@ -196,8 +198,12 @@ class Transition:
                     path,
                     f"'{agent.name}' has no output key, so its output can't come later; declare one at Init",
                 )
+            case WillAnswer() if not (agent.is_async or agent.human):
+                raise invalid(
+                    path, f"'{agent.name}' is declared neither async nor human, so its output can't be pending"
+                )
             case Answered(output=output):
-                need = self._need(agent.output_key)
+                need = self._planner.output_need(call.agent)
                 if (need is Need.VALUE and isinstance(output, Opaque | Withheld)) or (
                     need is Need.PRESENCE and isinstance(output, Withheld)
                 ):
@@ -210,9 +216,6 @@ class Transition:
             case _:
                 pass
 
-    def _need(self, key: str | None) -> Need:
-        return Need.NONE if key is None else self._planner.reads.get(key, Need.NONE)
-
     def _record_result(self, call: LiveCall, result: CallResult) -> Report | None:
         """Write and record one result; the report to tell the planner, if it is to hear of this one."""
         key = self._agents[call.agent].output_key
@@ -221,7 +224,10 @@ class Transition:
                 self._end(call)
                 if not isinstance(output, Withheld):
                     self._set(key, output, size)
-                return None if call.told else Report(call.agent, Reported.ANSWERED)
+                if call.told:
+                    return None
+                value = None if isinstance(output, Withheld | Opaque) else output
+                return Report(call.agent, Reported.ANSWERED, value)
             case Skipped():
                 self._end(call)
                 if self._scope.pending(key or ""):
@@ -273,8 +279,18 @@ class Transition:
                 known[key] = self._scope.marks[key]
             self._known = known
 
+    def _pending(self, key: str) -> bool:
+        """Whether `key` waits for an output: as the scope says or, where it is not kept, as the calls say."""
+        if key in self._planner.reads:
+            return self._scope.pending(key)
+        return any(
+            self._agents[call.agent].output_key == key
+            for call in self._calls.values()
+            if call.status is not CallStatus.OUTSTANDING
+        )
+
     def _still_pending(self) -> bool:
-        return any(self._scope.pending(key) for key in self._waiting or ())
+        return any(self._pending(key) for key in self._waiting or ())
 
     # ---- the planner -------------------------------------------------------------------------------
 
@@ -283,7 +299,7 @@ class Transition:
 
     async def _think(self, start: Callable[[InvocationView], Thinking[object]]) -> None:
         changed = changed_keys(self._scope.marks, self._known, self._planner.watched)
-        view = InvocationView(self._scope, self._beliefs, changed)
+        view = InvocationView(self._scope, self._beliefs, changed, self._pending)
         move = await self._drive(start(view))
         self._known = self._scope.marks
         self._conditions.extend(view.evaluated)
@@ -329,16 +345,24 @@ class Transition:
             return  # an ending with a result is not replaced by one without
         self._held = Held(action, move.outcome, move.summary)
 
-    def _resolve(self, result: Result | None) -> CallOutput | NamedOutputs | PlannerValue | None:
+    def _resolve(self, result: Result | None) -> StepResult | None:
         match result:
             case None:
                 return None
             case ResultValue(value):
                 return PlannerValue(value)
             case OutputOf(agent):
-                return CallOutput(self._finished[agent])
+                return self._output(agent) or PlannerValue(None)
             case OutputsOf(agents):
-                return NamedOutputs(tuple((name, self._finished[agent]) for name, agent in agents))
+                return NamedOutputs(tuple((name, self._output(agent)) for name, agent in agents))
+
+    def _output(self, agent: int) -> CallOutput | ScopeOutput | None:
+        """Where the client finds an agent's output: by call; by key if it answered before a bare resume."""
+        call_id = self._finished.get(agent)
+        if call_id is not None:
+            return CallOutput(call_id)
+        key = self._agents[agent].output_key
+        return None if key is None else ScopeOutput(key)
 
     # ---- the end of the step -----------------------------------------------------------------------
 
@@ -352,7 +376,7 @@ class Transition:
         outstanding = any(call.status is CallStatus.OUTSTANDING for call in live)
         suspended = tuple(call.id for call in live if call.status is CallStatus.SUSPENDED)
         if self._waiting is not None:
-            keys = tuple(key for key in self._waiting if self._scope.pending(key))
+            keys = tuple(key for key in self._waiting if self._pending(key))
             writers = tuple(
                 call.id
                 for call in live

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from plannerd.conditions import Beliefs, Condition, describe, evaluate
 from plannerd.invocations.explanation import ConditionOutcome
 from plannerd.invocations.scope import Scope
@@ -11,11 +13,12 @@ from plannerd.values import Value
 class InvocationView:
     """The scope, the client's beliefs, and the watched keys that changed since the planner's last move."""
 
-    def __init__(self, scope: Scope, beliefs: Beliefs, changed: frozenset[str]) -> None:
+    def __init__(self, scope: Scope, beliefs: Beliefs, changed: frozenset[str], pending: Callable[[str], bool]) -> None:
         self.beliefs = beliefs
         self.changed = changed
         self.evaluated: list[ConditionOutcome] = []
         self._scope = scope
+        self._pending = pending
 
     def present(self, key: str) -> bool:
         """Whether `key` is in the scope."""
@@ -23,7 +26,7 @@ class InvocationView:
 
     def pending(self, key: str) -> bool:
         """Whether `key` waits for an output."""
-        return self._scope.pending(key)
+        return self._pending(key)
 
     def value(self, key: str) -> Value:
         """The value of `key`, None where it is absent."""

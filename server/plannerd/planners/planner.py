@@ -8,11 +8,11 @@ leaves nothing behind.
 from __future__ import annotations
 
 import enum
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias, TypeVar
 
-from plannerd.conditions import BeliefHolds, Condition, Facts
+from plannerd.conditions import BeliefHolds, Condition, Facts, PresentKey
 from plannerd.decisions.answers import Answer
 from plannerd.decisions.questions import DecisionRequest
 from plannerd.planners.moves import Move, Warn
@@ -47,10 +47,14 @@ class Reported(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """One call of an agent (by its position) that answered, was skipped, or will answer later."""
+    """One call of an agent (by its position) that answered, was skipped, or will answer later.
+
+    `value` is the output of an agent that answered, None where the planner needs no value of it.
+    """
 
     agent: int
     outcome: Reported
+    value: Value = None
 
 
 class View(Facts, Protocol):
@@ -122,6 +126,9 @@ class Planner(Protocol[StateT]):
     def asks(self) -> AskedAtMost | None:
         """The largest request it may make; None if it never asks a decision model."""
 
+    def output_need(self, agent: int) -> Need:
+        """What it needs of the output of the agent at this position."""
+
     def initial(self) -> StateT:
         """The state of an invocation that has not begun."""
 
@@ -152,3 +159,13 @@ class Planner(Protocol[StateT]):
 def belief_names(planner: Planner[Any]) -> tuple[str, ...]:
     """The beliefs that a client must send with every step, each once, in the order of declaration."""
     return tuple(dict.fromkeys(found.name for found in planner.conditions if isinstance(found, BeliefHolds)))
+
+
+def key_need(reads: Mapping[str, Need], system: System, agent: int) -> Need:
+    """What is needed of an agent's output when it only matters as the value of its key in the scope."""
+    return reads.get(system.agents[agent].output_key or "", Need.NONE)
+
+
+def condition_reads(conditions: Iterable[Condition]) -> dict[str, Need]:
+    """The keys that conditions read, and what they need of each."""
+    return {condition.key: Need.PRESENCE for condition in conditions if isinstance(condition, PresentKey)}

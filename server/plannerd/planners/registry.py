@@ -8,21 +8,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from plannerd.errors import PlannerdError, Reason
+from plannerd.planners.bdi import BdiOptions, BeliefDesireIntention
+from plannerd.planners.cascade import CascadeOptions, ConfidenceCascade
 from plannerd.planners.planner import Planner
+from plannerd.planners.router import DecisionRouter, RouterOptions
 from plannerd.planners.scheduler import DecisionScheduler, SchedulerOptions
 from plannerd.planners.system import Agent, PlannerAgent, System, Topology, check_system
 from plannerd.values import Value, digest
 
-
-@dataclass(frozen=True, slots=True)
-class NotYet:
-    """A planner of the contract that this version does not have."""
-
-    kind: str
-
-
-PlannerOptions: TypeAlias = SchedulerOptions | NotYet
+PlannerOptions: TypeAlias = BdiOptions | CascadeOptions | RouterOptions | SchedulerOptions
 """The options of any planner, as a client sets them."""
 
 
@@ -37,6 +31,9 @@ class PlannerInfo:
 
 
 PLANNERS: tuple[PlannerInfo, ...] = (
+    PlannerInfo(BeliefDesireIntention.kind, BeliefDesireIntention.topology, BdiOptions, BeliefDesireIntention),
+    PlannerInfo(ConfidenceCascade.kind, ConfidenceCascade.topology, CascadeOptions, ConfidenceCascade),
+    PlannerInfo(DecisionRouter.kind, DecisionRouter.topology, RouterOptions, DecisionRouter),
     PlannerInfo(DecisionScheduler.kind, DecisionScheduler.topology, SchedulerOptions, DecisionScheduler),
 )
 """In the order of their names."""
@@ -52,14 +49,8 @@ def compile_planner(
         that later versions add and that are not used, do not change it.
 
     Raises:
-        PlannerdError: INVALID_CONFIGURATION, or NOT_IMPLEMENTED.
+        PlannerdError: INVALID_CONFIGURATION.
     """
-    if isinstance(options, NotYet):
-        raise PlannerdError(
-            Reason.NOT_IMPLEMENTED,
-            f"The planner '{options.kind}' is part of the contract, but this version does not have it yet.",
-            metadata={"planner": options.kind},
-        )
     system = check_system(planner_agent, agents)
     info = next(info for info in PLANNERS if isinstance(options, info.options))
     planner = info.compile(options, system)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from plannerd.conditions import BeliefHolds, Condition, PresentKey
@@ -97,7 +98,8 @@ class System:
 
     planner_agent: PlannerAgent
     agents: tuple[Agent, ...]
-    index: dict[str, int] = field(compare=False)
+    references: tuple[str, ...] = ()
+    by_reference: Mapping[str, int] = field(default_factory=dict, compare=False)
 
     def writers(self, key: str) -> tuple[Agent, ...]:
         """The agents that write `key`, in the order of declaration."""
@@ -114,9 +116,9 @@ class System:
         key = self.planner_agent.output_key
         return key is not None and any(agent.output_key == key for agent in self.agents)
 
-    def shares_name(self, agent: Agent) -> bool:
-        """Whether another agent has the same name."""
-        return sum(other.name == agent.name for other in self.agents) > 1
+    def reference(self, position: int) -> str:
+        """What an agent is called in states and questions: its name, or its id if it shares the name."""
+        return self.references[position]
 
     @property
     def conditions(self) -> tuple[Condition, ...]:
@@ -157,7 +159,8 @@ def _check_arguments(arguments: Sequence[Argument], path: str, problems: Problem
         seen.add(argument.name)
 
 
-def _check_condition(condition: Condition, path: str, problems: Problems) -> None:
+def check_condition(condition: Condition, path: str, problems: Problems) -> None:
+    """Note what is wrong with a condition declared at `path`."""
     match condition:
         case PresentKey(key) if is_blank(key):
             problems.add(f"{path}.present_key", "must not be blank: it names a scope key")
@@ -204,7 +207,7 @@ def check_system(planner_agent: PlannerAgent, agents: Sequence[Agent]) -> System
         index.setdefault(agent.id, position)
         _check_arguments(agent.arguments, f"{path}.arguments", problems)
         if agent.activation is not None:
-            _check_condition(agent.activation, f"{path}.activation", problems)
+            check_condition(agent.activation, f"{path}.activation", problems)
         if agent.output_key is None and (agent.is_async or agent.human):
             kind = "asynchronous" if agent.is_async else "human-in-the-loop"
             problems.add(
@@ -212,7 +215,9 @@ def check_system(planner_agent: PlannerAgent, agents: Sequence[Agent]) -> System
                 f"'{agent.name}' is {kind}: its output comes later and is read from the scope, so it needs one",
             )
     problems.raise_if_any()
-    return System(planner_agent, named, index)
+    counts = Counter(agent.name for agent in named)
+    references = tuple(agent.id if counts[agent.name] > 1 else agent.name for agent in named)
+    return System(planner_agent, named, references, {name: position for position, name in enumerate(references)})
 
 
 def check_typed(system: System, planner: str) -> None:

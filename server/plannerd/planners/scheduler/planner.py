@@ -9,10 +9,16 @@ from __future__ import annotations
 from collections.abc import Generator, Mapping
 from dataclasses import replace
 
-from plannerd.conditions import Condition, PresentKey
-from plannerd.decisions.answers import Refusal, ScaleAnswer, YesNoAnswer
+from plannerd.conditions import Condition
+from plannerd.decisions.answers import Refusal, ScaleAnswer
 from plannerd.decisions.questions import DecisionRequest, Field, Question, Scale, YesNo
-from plannerd.errors import PlannerdError, Reason
+from plannerd.planners.asking import (
+    pending_keys,
+    probability,
+    refused,
+    unavailable_agents,
+    unavailable_warnings,
+)
 from plannerd.planners.moves import (
     AgentStatus,
     Assessment,
@@ -27,9 +33,20 @@ from plannerd.planners.moves import (
     Warn,
     WarningCode,
 )
-from plannerd.planners.planner import Answers, AskedAtMost, Need, PlannerMap, Report, Reported, Thinking, View
+from plannerd.planners.planner import (
+    Answers,
+    AskedAtMost,
+    Need,
+    PlannerMap,
+    Report,
+    Reported,
+    Thinking,
+    View,
+    condition_reads,
+    key_need,
+)
 from plannerd.planners.scheduler.options import CheckedOptions, SchedulerOptions, check_options
-from plannerd.planners.scheduler.state import SchedulerState, dump_cursor, dump_map, load, reference
+from plannerd.planners.scheduler.state import SchedulerState, dump_cursor, dump_map, load
 from plannerd.planners.system import System, Topology
 from plannerd.values import Value
 
@@ -67,9 +84,7 @@ class DecisionScheduler:
         self._result_key = system.planner_agent.output_key if system.result_key_written else None
         self._usefulness = tuple(self._usefulness_question(position) for position in range(len(system.agents)))
         self._goal = self._goal_question()
-        self._without_description = frozenset(
-            position for position, agent in enumerate(system.agents) if agent.unavailable
-        )
+        self._without_description = unavailable_agents(system)
         self.conditions: tuple[Condition, ...] = system.conditions
         self.watched = frozenset(self._readers)
         self.reads: Mapping[str, Need] = self._find_reads()
@@ -82,7 +97,7 @@ class DecisionScheduler:
         text = self.options.usefulness_question.render(
             {"name": agent.name, "description": agent.described, "goal": self.options.goal}
         )
-        return Scale(reference(self.system, agent), text, self.options.usefulness_levels)
+        return Scale(self.system.reference(position), text, self.options.usefulness_levels)
 
     def _goal_question(self) -> YesNo:
         taken = {question.name for question in self._usefulness}
@@ -95,12 +110,16 @@ class DecisionScheduler:
         reads = dict.fromkeys(self._input_keys, Need.VALUE)
         for key in self._readers:
             reads.setdefault(key, Need.PRESENCE)
-        for condition in self.conditions:
-            if isinstance(condition, PresentKey):
-                reads.setdefault(condition.key, Need.PRESENCE)
+        for key, need in condition_reads(self.conditions).items():
+            if reads.get(key) is not Need.VALUE:
+                reads[key] = need
         return reads
 
     # ---- the planner's interface -------------------------------------------------------------------
+
+    def output_need(self, agent: int) -> Need:
+        """What the agent's output key is read for."""
+        return key_need(self.reads, self.system, agent)
 
     def initial(self) -> SchedulerState:
         """No agent has run."""
@@ -113,14 +132,7 @@ class DecisionScheduler:
         """
         fresh = self._without_description - state.unavailable
         state = replace(state, unavailable=state.unavailable | fresh)
-        warnings = tuple(
-            Warn(
-                WarningCode.DESCRIPTION_UNAVAILABLE,
-                f"The description of '{agent.name}' can't be read; it is left out for the rest of the invocation.",
-                agent.id,
-            )
-            for agent in (self.system.agents[position] for position in sorted(fresh))
-        )
+        warnings = unavailable_warnings(self.system, fresh)
         if state.current is None:
             return (yield from self._decide(state, view, warnings))
         agent = self.system.agents[state.current]
@@ -188,7 +200,7 @@ class DecisionScheduler:
                 assessments,
                 warnings,
             )
-        pending = tuple(key for key in self._input_keys if view.pending(key))
+        pending = pending_keys(self._input_keys, view)
         if pending:
             return Move(
                 state,
@@ -237,7 +249,8 @@ class DecisionScheduler:
     ) -> Move[SchedulerState]:
         goal = GoalAssessment(self.options.goal_threshold, result_missing=not judged)
         if judged:
-            goal = replace(goal, probability=self._goal_probability(answers))
+            found = probability(answers[self._goal.name], self._goal.name, "whether the goal is reached")
+            goal = replace(goal, probability=found)
         reached = goal.probability is not None and goal.probability >= self.options.goal_threshold
         # A refused usefulness does not matter once the goal is reached.
         scores = {position: self._score(position, answers, needed=not reached) for position in candidates}
@@ -275,15 +288,6 @@ class DecisionScheduler:
             warnings,
         )
 
-    def _goal_probability(self, answers: Answers) -> float:
-        match answers[self._goal.name]:
-            case YesNoAnswer(probability=probability):
-                return probability
-            case Refusal():
-                raise _refused(self._goal.name, "whether the goal is reached")
-            case other:
-                raise TypeError(f"the goal question was answered by {type(other).__name__}")
-
     def _score(self, position: int, answers: Answers, *, needed: bool) -> float | None:
         question = self._usefulness[position]
         match answers[question.name]:
@@ -291,7 +295,7 @@ class DecisionScheduler:
                 return mean / (len(self.options.usefulness_levels) - 1)
             case Refusal():
                 if needed:
-                    raise _refused(question.name, f"how useful the agent '{self.system.agents[position].name}' is")
+                    raise refused(question.name, f"how useful the agent '{self.system.agents[position].name}' is")
                 return None
             case other:
                 raise TypeError(f"a usefulness question was answered by {type(other).__name__}")
@@ -332,11 +336,3 @@ class DecisionScheduler:
             summary = f"Stopping ({why}) once '{key}' has arrived."
             return Move(state, Await((key,)), Outcome.AWAITING, summary, assessments, goal, warnings)
         return Move(state, Done(), outcome, f"Stopped: {why}.", assessments, goal, warnings)
-
-
-def _refused(question: str, what: str) -> PlannerdError:
-    return PlannerdError(
-        Reason.DECISION_REFUSED,
-        f"The decision model declined to say {what}. The step did not happen.",
-        metadata={"question": question},
-    )

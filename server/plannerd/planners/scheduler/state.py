@@ -13,7 +13,7 @@ from plannerd.errors import PlannerdError, Reason
 from plannerd.planners.fields import Fields
 from plannerd.planners.moves import Warn, WarningCode
 from plannerd.planners.planner import PlannerMap
-from plannerd.planners.system import Agent, System
+from plannerd.planners.system import System
 from plannerd.values import Value
 
 
@@ -36,17 +36,12 @@ class SchedulerState:
     recent: tuple[str, ...] = ()
 
 
-def reference(system: System, agent: Agent) -> str:
-    """What an agent is called in states and questions: its name, or its id if it shares the name."""
-    return agent.id if system.shares_name(agent) else agent.name
-
-
 def dump_map(state: SchedulerState, system: System) -> PlannerMap:
     """The planner map: invocations, who cannot run again yet, who is being run."""
     return {
         "invocations": state.invocations,
         "cannotRunAgain": list(_references(state.blocked, system)),
-        "beingInvoked": None if state.current is None else reference(system, system.agents[state.current]),
+        "beingInvoked": None if state.current is None else system.reference(state.current),
     }
 
 
@@ -66,7 +61,7 @@ def load(
     Raises:
         PlannerdError: INVALID_EXECUTION_STATE, or LIVE_AGENT_MISSING if the agent being run is gone.
     """
-    by_reference = {reference(system, agent): position for position, agent in enumerate(system.agents)}
+    by_reference = system.by_reference
     warnings: list[Warn] = []
 
     def known(names: tuple[str, ...]) -> frozenset[int]:
@@ -106,4 +101,4 @@ def load(
 
 
 def _references(agents: frozenset[int], system: System) -> list[str]:
-    return sorted(reference(system, system.agents[position]) for position in agents)
+    return sorted(system.reference(position) for position in agents)

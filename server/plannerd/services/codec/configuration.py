@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from typing import Final
+from typing import Final, Literal
 
 from google.protobuf.duration_pb2 import Duration
 
@@ -14,7 +14,10 @@ from plannerd.invocations.explanation import ExplainLevel
 from plannerd.invocations.position import Position
 from plannerd.invocations.record import InvocationOptions
 from plannerd.invocations.state_format import ExecutionState
-from plannerd.planners.registry import NotYet, PlannerOptions
+from plannerd.planners.bdi import BdiOptions, Desire
+from plannerd.planners.cascade import CascadeOptions
+from plannerd.planners.registry import PlannerOptions
+from plannerd.planners.router import RouterOptions
 from plannerd.planners.scheduler import SchedulerOptions
 from plannerd.planners.system import Agent, Argument, OutputType, PlannerAgent
 from plannerd.services.codec.values import decode_map
@@ -106,33 +109,71 @@ def _decode_planner(request: planner_pb2.InitRequest) -> PlannerOptions:
     match request.WhichOneof("planner"):
         case "scheduler":
             return _decode_scheduler(request.scheduler)
+        case "router":
+            return _decode_router(request.router)
+        case "cascade":
+            return _decode_cascade(request.cascade)
+        case "bdi":
+            return _decode_bdi(request.bdi)
         case "plugin":
             raise PlannerdError(
                 Reason.PLANNER_NOT_FOUND,
                 f"There is no planner '{request.plugin.name}'; ListPlanners names those that exist.",
                 metadata={"planner": request.plugin.name},
             )
-        case None:
+        case _:
             raise invalid("planner", "one of scheduler, router, cascade, bdi and plugin must be set")
-        case kind:
-            return NotYet(kind)
 
 
 def _decode_scheduler(message: planners_pb2.SchedulerConfig) -> SchedulerOptions:
-    def optional(name: str) -> bool:
-        return message.HasField(name)  # type: ignore[arg-type]  # the stubs want a literal
-
     return SchedulerOptions(
         goal=message.goal,
-        goal_threshold=message.goal_threshold if optional("goal_threshold") else None,
-        activation_threshold=message.activation_threshold if optional("activation_threshold") else None,
-        max_invocations=message.max_invocations if optional("max_invocations") else None,
-        goal_question=message.goal_question_template if optional("goal_question_template") else None,
+        goal_threshold=message.goal_threshold if message.HasField("goal_threshold") else None,
+        activation_threshold=message.activation_threshold if message.HasField("activation_threshold") else None,
+        max_invocations=message.max_invocations if message.HasField("max_invocations") else None,
+        goal_question=message.goal_question_template if message.HasField("goal_question_template") else None,
         usefulness_question=(
-            message.usefulness_question_template if optional("usefulness_question_template") else None
+            message.usefulness_question_template if message.HasField("usefulness_question_template") else None
         ),
         usefulness_levels=tuple(message.usefulness_levels),
         excluded_output_keys=tuple(message.excluded_output_keys),
+    )
+
+
+def _decode_router(message: planners_pb2.RouterConfig) -> RouterOptions:
+    return RouterOptions(
+        activation_threshold=message.activation_threshold if message.HasField("activation_threshold") else None,
+        choice_question=message.choice_question if message.HasField("choice_question") else None,
+        relevance_question=(
+            message.relevance_question_template if message.HasField("relevance_question_template") else None
+        ),
+    )
+
+
+def _decode_cascade(message: planners_pb2.CascadeConfig) -> CascadeOptions:
+    return CascadeOptions(
+        acceptance_threshold=message.acceptance_threshold if message.HasField("acceptance_threshold") else None,
+        acceptance_criterion=message.acceptance_criterion if message.HasField("acceptance_criterion") else None,
+        grading_question=message.grading_question if message.HasField("grading_question") else None,
+    )
+
+
+def _decode_bdi(message: planners_pb2.BdiConfig) -> BdiOptions:
+    def condition(desire: planners_pb2.Desire, name: Literal["achievable", "satisfied"], path: str) -> Condition | None:
+        return _decode_condition(getattr(desire, name), f"{path}.{name}") if desire.HasField(name) else None
+
+    return BdiOptions(
+        desires=tuple(
+            Desire(
+                name=desire.name,
+                priority=desire.priority,
+                achievable=condition(desire, "achievable", f"bdi.desires[{position}]"),
+                satisfied=condition(desire, "satisfied", f"bdi.desires[{position}]"),
+                agent_types=tuple(desire.agent_types),
+            )
+            for position, desire in enumerate(message.desires)
+        ),
+        max_invocations=message.max_invocations if message.HasField("max_invocations") else None,
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Final
 
 from google.protobuf.duration_pb2 import Duration
@@ -18,8 +18,10 @@ from plannerd.invocations.record import (
     Finished,
     NamedOutputs,
     PlannerValue,
+    ScopeOutput,
     StartCalls,
     StepAction,
+    StepResult,
     SuspendCalls,
 )
 from plannerd.invocations.state_format import ExecutionState
@@ -97,7 +99,7 @@ def encode_step(reply: StepReply) -> bytes:
     step = step_pb2.Step(
         position=_encode_position(reply.position),
         action=_encode_action(reply.action),
-        calls=[_encode_call(call, agents[call.agent], planner.reads) for call in reply.calls],
+        calls=[_encode_call(call, agents[call.agent], planner.output_need(call.agent)) for call in reply.calls],
         state=_encode_state(reply.state) if reply.state else None,
         explanation=_encode_explanation(reply, agents),
         warnings=_encode_warnings(reply.warnings),
@@ -132,25 +134,37 @@ def _encode_action(action: StepAction) -> step_pb2.Action:
             return step_pb2.Action(done=step_pb2.Done(result=_encode_result(result)))
 
 
-def _encode_result(result: CallOutput | NamedOutputs | PlannerValue | None) -> step_pb2.Result | None:
+def _encode_result(result: StepResult | None) -> step_pb2.Result | None:
     match result:
         case None:
             return None
         case CallOutput(call_id):
             return step_pb2.Result(output_of=call_id)
+        case ScopeOutput(key):
+            return step_pb2.Result(scope_key=key)
         case NamedOutputs(outputs):
-            named = [step_pb2.NamedOutput(name=name, call_id=call_id) for name, call_id in outputs]
+            named = [_encode_named(name, source) for name, source in outputs]
             return step_pb2.Result(outputs=step_pb2.NamedOutputs(outputs=named))
         case PlannerValue(value):
             return step_pb2.Result(value=encode_value(value))
 
 
-def _encode_call(call: LiveCall, agent: Agent, reads: Mapping[str, Need]) -> step_pb2.Call:
+def _encode_named(name: str, source: CallOutput | ScopeOutput | None) -> step_pb2.NamedOutput:
+    match source:
+        case None:
+            return step_pb2.NamedOutput(name=name)
+        case CallOutput(call_id):
+            return step_pb2.NamedOutput(name=name, call_id=call_id)
+        case ScopeOutput(key):
+            return step_pb2.NamedOutput(name=name, scope_key=key)
+
+
+def _encode_call(call: LiveCall, agent: Agent, need: Need) -> step_pb2.Call:
     return step_pb2.Call(
         id=call.id,
         agent_id=agent.id,
         status=_STATUSES[call.status],
-        output_need=_NEEDS[reads.get(agent.output_key or "", Need.NONE)],
+        output_need=_NEEDS[need],
         response_id=call.response_id,
         external=call.external,
         final=call.final,

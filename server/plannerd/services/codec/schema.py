@@ -11,6 +11,9 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from plannerd_protos.planner.v1 import planners_pb2
 
 _CONFIGS: Final = {
+    "bdi": planners_pb2.BdiConfig.DESCRIPTOR,
+    "cascade": planners_pb2.CascadeConfig.DESCRIPTOR,
+    "router": planners_pb2.RouterConfig.DESCRIPTOR,
     "scheduler": planners_pb2.SchedulerConfig.DESCRIPTOR,
 }
 

@@ -151,7 +151,9 @@ class InitRequest(_message.Message):
 
     @_builtins.property
     def state(self) -> _step_pb2.ExecutionState:
-        """Continue exactly: the same calls with the same ids, nothing decided again."""
+        """Continue exactly: the same calls with the same ids, nothing decided again. The state must be of the
+        same invocation_id.
+        """
 
     @_builtins.property
     def planner_map(self) -> _value_pb2.MapValue:

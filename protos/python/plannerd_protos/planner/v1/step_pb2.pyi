@@ -579,8 +579,13 @@ class Result(_message.Message):
     VALUE_FIELD_NUMBER: _builtins.int
     OUTPUT_OF_FIELD_NUMBER: _builtins.int
     OUTPUTS_FIELD_NUMBER: _builtins.int
+    SCOPE_KEY_FIELD_NUMBER: _builtins.int
     output_of: _builtins.str
-    """The output of this call; null if it was skipped."""
+    """The output of this call."""
+    scope_key: _builtins.str
+    """What the scope holds under this key. Only after a resume from a bare planner map, which names no
+    calls.
+    """
     @_builtins.property
     def value(self) -> _value_pb2.Value:
         """A value that the planner made."""
@@ -595,12 +600,13 @@ class Result(_message.Message):
         value: _value_pb2.Value | None = ...,
         output_of: _builtins.str = ...,
         outputs: Global___NamedOutputs | None = ...,
+        scope_key: _builtins.str = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["kind", b"kind", "output_of", b"output_of", "outputs", b"outputs", "value", b"value"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["kind", b"kind", "output_of", b"output_of", "outputs", b"outputs", "scope_key", b"scope_key", "value", b"value"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["kind", b"kind", "output_of", b"output_of", "outputs", b"outputs", "value", b"value"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["kind", b"kind", "output_of", b"output_of", "outputs", b"outputs", "scope_key", b"scope_key", "value", b"value"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["value", "output_of", "outputs"]  # noqa: Y015
+    _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["value", "output_of", "outputs", "scope_key"]  # noqa: Y015
     _WhichOneofArgType_kind: _TypeAlias = _typing.Literal["kind", b"kind"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_kind) -> _WhichOneofReturnType_kind | None: ...
 
@@ -638,21 +644,27 @@ class NamedOutput(_message.Message):
 
     NAME_FIELD_NUMBER: _builtins.int
     CALL_ID_FIELD_NUMBER: _builtins.int
+    SCOPE_KEY_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """The name under which the output is returned."""
     call_id: _builtins.str
-    """The call whose output it is."""
+    """The output of this call."""
+    scope_key: _builtins.str
+    """What the scope holds under this key. Only after a resume from a bare planner map."""
     def __init__(
         self,
         *,
         name: _builtins.str = ...,
         call_id: _builtins.str = ...,
+        scope_key: _builtins.str = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["call_id", b"call_id", "scope_key", b"scope_key", "source", b"source"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["call_id", b"call_id", "name", b"name"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["call_id", b"call_id", "name", b"name", "scope_key", b"scope_key", "source", b"source"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType_source: _TypeAlias = _typing.Literal["call_id", "scope_key"]  # noqa: Y015
+    _WhichOneofArgType_source: _TypeAlias = _typing.Literal["source", b"source"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_source) -> _WhichOneofReturnType_source | None: ...
 
 Global___NamedOutput: _TypeAlias = NamedOutput  # noqa: Y015
 

@@ -1,0 +1,192 @@
+"""The BDI planner: the achievable desire of the highest priority is pursued, and preempted by a higher one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from plannerd.conditions import Condition
+from plannerd.planners.bdi.options import BdiOptions, CheckedOptions, Intention, check_options
+from plannerd.planners.fields import Fields
+from plannerd.planners.moves import (
+    AgentStatus,
+    Assessment,
+    Await,
+    Done,
+    GiveUp,
+    GiveUpReason,
+    Move,
+    Outcome,
+    Start,
+    Warn,
+)
+from plannerd.planners.planner import Need, PlannerMap, Report, Thinking, View, condition_reads, key_need
+from plannerd.planners.system import System, Topology
+from plannerd.values import Value
+
+
+@dataclass(frozen=True, slots=True)
+class BdiState:
+    """Where a BDI planner stands.
+
+    Attributes:
+        invocations: how many agents were called so far.
+        desire: the desire being pursued, by its place among the desires; None between two.
+        step: the place in its intention of the agent being run.
+        progress: where preempted desires go on, by desire.
+    """
+
+    invocations: int = 0
+    desire: int | None = None
+    step: int = 0
+    progress: Mapping[int, int] = field(default_factory=dict)
+
+
+class BeliefDesireIntention:
+    """A compiled BDI planner.
+
+    Args:
+        options: as the client set them.
+        system: the agents.
+
+    Raises:
+        PlannerdError: INVALID_CONFIGURATION.
+    """
+
+    kind = "bdi"
+    topology = Topology.SEQUENCE
+    refers = False
+    watched: frozenset[str] = frozenset()
+    asks = None
+
+    def __init__(self, options: BdiOptions, system: System) -> None:
+        self.system = system
+        self.options: CheckedOptions = check_options(options, system)
+        self._intentions = self.options.intentions
+        desires = (found for intention in self._intentions for found in (intention.achievable, intention.satisfied))
+        self.conditions: tuple[Condition, ...] = (*desires, *system.conditions)
+        self.reads: Mapping[str, Need] = condition_reads(self.conditions)
+
+    # ---- the planner's interface -------------------------------------------------------------------
+
+    def output_need(self, agent: int) -> Need:
+        """What conditions read of the agent's output key."""
+        return key_need(self.reads, self.system, agent)
+
+    def initial(self) -> BdiState:
+        """No agent has run."""
+        return BdiState()
+
+    def begin(self, state: BdiState, view: View) -> Thinking[BdiState]:
+        """Deliberate. From a bare planner map, the chosen intention starts at its first agent."""
+        return self._deliberate(state, view)
+        yield  # a generator that asks nothing
+
+    def told(self, state: BdiState, view: View, report: Report) -> Thinking[BdiState]:
+        """Go on with the intention, or drop it for another."""
+        if state.desire is None:
+            return self._deliberate(state, view)
+        current = self._intentions[state.desire]
+        if view.holds(current.satisfied, current.name):
+            return self._deliberate(replace(state, desire=None), view)
+        if any(self._pursuable(other, view) for other in self._intentions if other.priority > current.priority):
+            progress = {**state.progress, state.desire: state.step + 1}
+            return self._deliberate(replace(state, desire=None, progress=progress), view)
+        if view.holds(current.achievable, current.name):
+            return self._dispatch(replace(state, step=state.step + 1), view)
+        return self._deliberate(replace(state, desire=None), view)
+        yield  # a generator that asks nothing
+
+    def proceed(self, state: BdiState, view: View) -> Thinking[BdiState]:
+        """Finish, now that the result has arrived; or pursue what has become possible meanwhile."""
+        return self._deliberate(state, view)
+        yield  # a generator that asks nothing
+
+    def dump(self, state: BdiState) -> PlannerMap:
+        """The counter alone, as in the library."""
+        return {"invocationCounter": state.invocations}
+
+    def dump_cursor(self, state: BdiState) -> PlannerMap:
+        """Desire, place and progress: what is needed to continue exactly."""
+        return {
+            "desire": None if state.desire is None else self._intentions[state.desire].name,
+            "step": state.step,
+            "progress": {self._intentions[desire].name: step for desire, step in state.progress.items()},
+        }
+
+    def load(self, planner_map: Mapping[str, Value], cursor: Mapping[str, Value] | None) -> tuple[BdiState, list[Warn]]:
+        """The state from its plain form; a desire that is no longer declared is forgotten."""
+        fields = Fields(planner_map, "planner")
+        state = BdiState(fields.integer("invocationCounter"))
+        fields.done()
+        if cursor is None:
+            return state, []
+        extra = Fields(cursor, "cursor")
+        places = {intention.name: place for place, intention in enumerate(self._intentions)}
+        desire = extra.optional_text("desire")
+        step = extra.integer("step", maximum=1_000_000)
+        saved = extra.fields("progress")
+        names = [str(name) for name in extra.mapping("progress")]
+        progress = {name: saved.integer(name, maximum=1_000_000) for name in names}
+        extra.done()
+        return (
+            replace(
+                state,
+                desire=None if desire is None else places.get(desire),
+                step=step,
+                progress={places[name]: place for name, place in progress.items() if name in places},
+            ),
+            [],
+        )
+
+    # ---- the rules ---------------------------------------------------------------------------------
+
+    @staticmethod
+    def _pursuable(intention: Intention, view: View) -> bool:
+        return view.holds(intention.achievable, intention.name) and not view.holds(intention.satisfied, intention.name)
+
+    def _deliberate(self, state: BdiState, view: View) -> Move[BdiState]:
+        """Among the achievable and unsatisfied desires the highest priority, the first declared on a tie."""
+        pursuable = [place for place, found in enumerate(self._intentions) if self._pursuable(found, view)]
+        if pursuable:
+            chosen = max(pursuable, key=lambda place: self._intentions[place].priority)
+            return self._dispatch(replace(state, desire=chosen, step=state.progress.get(chosen, 0)), view)
+        state = replace(state, desire=None)
+        key = self.system.planner_agent.output_key
+        if key is not None and view.pending(key):
+            summary = f"No desire is left to pursue; finishing once '{key}' has arrived."
+            return Move(state, Await((key,)), Outcome.AWAITING, summary)
+        return Move(state, Done(), Outcome.NO_DESIRE, "No desire is left to pursue.")
+
+    def _dispatch(self, state: BdiState, view: View) -> Move[BdiState]:
+        """Run the next active agent of the intention; inactive ones are passed over."""
+        intention = self._intentions[state.desire or 0]
+        passed: list[Assessment] = []
+        for step, position in self._rest(intention, state.step):
+            agent = self.system.agents[position]
+            if not view.holds(agent.activation, agent.id):
+                passed.append(Assessment(position, AgentStatus.INACTIVE))
+                continue
+            if state.invocations >= self.options.max_invocations:
+                message = f"Gave up: the maximum of {self.options.max_invocations} invocations is used up."
+                action = GiveUp(GiveUpReason.MAX_INVOCATIONS, message)
+                return Move(state, action, Outcome.MAX_INVOCATIONS, message, tuple(passed))
+            called = Assessment(position, AgentStatus.CANDIDATE, called=True)
+            return Move(
+                replace(state, invocations=state.invocations + 1, step=step),
+                Start((position,)),
+                Outcome.CALLED,
+                f"'{agent.name}' is next for the desire '{intention.name}' (priority {intention.priority}).",
+                (*passed, called),
+            )
+        count = len(intention.agents)
+        message = (
+            f"Gave up: the desire '{intention.name}' is not satisfied, and its intention has no agent left "
+            f"({count} {'agent' if count == 1 else 'agents'})."
+        )
+        action = GiveUp(GiveUpReason.INTENTION_EXHAUSTED, message)
+        return Move(state, action, Outcome.INTENTION_EXHAUSTED, message, tuple(passed))
+
+    @staticmethod
+    def _rest(intention: Intention, start: int) -> Iterable[tuple[int, int]]:
+        return list(enumerate(intention.agents))[start:]

@@ -1,0 +1,6 @@
+"""The confidence cascade: cheap agents first, until a decision model accepts an answer."""
+
+from plannerd.planners.cascade.options import CascadeOptions
+from plannerd.planners.cascade.planner import ConfidenceCascade
+
+__all__ = ["CascadeOptions", "ConfidenceCascade"]

@@ -1,0 +1,214 @@
+"""The confidence cascade: agents are tried in order until a decision model accepts an answer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from plannerd.conditions import Condition
+from plannerd.decisions.questions import DecisionRequest, Field, YesNo
+from plannerd.errors import PlannerdError, Reason
+from plannerd.planners.asking import argument_fields, pending_keys, probability
+from plannerd.planners.cascade.options import CANDIDATE, CascadeOptions, CheckedOptions, check_options
+from plannerd.planners.fields import Fields
+from plannerd.planners.moves import (
+    AgentStatus,
+    Assessment,
+    Await,
+    Done,
+    Move,
+    Outcome,
+    OutputOf,
+    Result,
+    ResultValue,
+    Start,
+    Warn,
+)
+from plannerd.planners.planner import (
+    AskedAtMost,
+    Need,
+    PlannerMap,
+    Report,
+    Reported,
+    Thinking,
+    View,
+    condition_reads,
+)
+from plannerd.planners.system import System, Topology
+from plannerd.values import Value
+
+
+@dataclass(frozen=True, slots=True)
+class CascadeState:
+    """Where a cascade stands.
+
+    Attributes:
+        tier: the position of the agent being tried; None before the first.
+        latest: the position of the agent that answered last.
+    """
+
+    tier: int | None = None
+    latest: int | None = None
+
+
+class ConfidenceCascade:
+    """A compiled cascade; its agents are the tiers, in the order of declaration.
+
+    Args:
+        options: as the client set them.
+        system: the agents.
+
+    Raises:
+        PlannerdError: INVALID_CONFIGURATION.
+    """
+
+    kind = "cascade"
+    topology = Topology.SEQUENCE
+    refers = True
+    watched: frozenset[str] = frozenset()
+    asks = AskedAtMost(questions=1)
+
+    def __init__(self, options: CascadeOptions, system: System) -> None:
+        self.system = system
+        self.options: CheckedOptions = check_options(options, system)
+        self.conditions: tuple[Condition, ...] = system.conditions
+        self._last = len(system.agents) - 1
+        self._question = YesNo("answer-accepted", self.options.question, yes_when=self.options.criterion)
+        self.reads: Mapping[str, Need] = self._find_reads()
+
+    def _find_reads(self) -> dict[str, Need]:
+        reads = condition_reads(self.conditions) | dict.fromkeys(self.system.planner_agent.inputs, Need.VALUE)
+        for position, agent in enumerate(self.system.agents):
+            # A delayed answer is read from the scope; the last tier's is never graded.
+            if agent.output_key is not None and position != self._last and (agent.is_async or agent.human):
+                reads[agent.output_key] = Need.VALUE
+        return reads
+
+    # ---- the planner's interface -------------------------------------------------------------------
+
+    def output_need(self, agent: int) -> Need:
+        """The answer itself, as it will be graded; of the last tier only what conditions read."""
+        if agent != self._last:
+            return Need.VALUE
+        return self.reads.get(self.system.agents[agent].output_key or "", Need.NONE)
+
+    def initial(self) -> CascadeState:
+        """No tier was tried."""
+        return CascadeState()
+
+    def begin(self, state: CascadeState, view: View) -> Thinking[CascadeState]:
+        """Try the first active tier; or, from a planner map, the tier that was being tried.
+
+        A human who has answered meanwhile is not asked again: the answer is graded.
+        """
+        if state.tier is None:
+            return self._try_next(state, view)
+        agent = self.system.agents[state.tier]
+        key = agent.output_key
+        if agent.human and key is not None and view.present(key) and not view.pending(key):
+            return (yield from self._grade(state, view, self._answer_in_scope(state, view)))
+        summary = f"Resumed with '{agent.name}', which was being tried."
+        return Move(state, Start((state.tier,), final=state.tier == self._last), Outcome.RESUMED, summary)
+
+    def told(self, state: CascadeState, view: View, report: Report) -> Thinking[CascadeState]:
+        """Grade the answer of the tier being tried, pass over a skipped one, or wait for a delayed one."""
+        if report.outcome is Reported.SKIPPED:
+            return self._try_next(state, view)
+        if report.outcome is Reported.PENDING:
+            key = self.system.agents[report.agent].output_key or ""
+            return Move(state, Await((key,)), Outcome.AWAITING, "The answer of the tier is on its way.")
+        return (yield from self._grade(state, view, report.value))
+
+    def proceed(self, state: CascadeState, view: View) -> Thinking[CascadeState]:
+        """Grade the answer that has arrived."""
+        return (yield from self._grade(state, view, self._answer_in_scope(state, view)))
+
+    def dump(self, state: CascadeState) -> PlannerMap:
+        """The tier being tried and the latest that answered."""
+        return {"tier": self._name(state.tier), "latest": self._name(state.latest)}
+
+    def dump_cursor(self, state: CascadeState) -> PlannerMap:
+        """Nothing else."""
+        return {}
+
+    def load(
+        self, planner_map: Mapping[str, Value], cursor: Mapping[str, Value] | None
+    ) -> tuple[CascadeState, list[Warn]]:
+        """The state from its plain form."""
+        fields = Fields(planner_map, "planner")
+        tier, latest = fields.optional_text("tier"), fields.optional_text("latest")
+        fields.done()
+        if cursor is not None:
+            Fields(cursor, "cursor").done()
+        return CascadeState(self._position(tier), self._position(latest)), []
+
+    # ---- the rules ---------------------------------------------------------------------------------
+
+    def _name(self, position: int | None) -> str | None:
+        return None if position is None else self.system.reference(position)
+
+    def _position(self, name: str | None) -> int | None:
+        if name is None:
+            return None
+        position = self.system.by_reference.get(name)
+        if position is None:
+            raise PlannerdError(
+                Reason.LIVE_AGENT_MISSING,
+                f"The state to resume names the tier '{name}', which is not declared. Declare it again.",
+                metadata={"agent": name},
+            )
+        return position
+
+    def _answer_in_scope(self, state: CascadeState, view: View) -> Value:
+        tier = self.system.agents[state.tier or 0]
+        graded = state.tier != self._last and self._next_active(state, view)[0] is not None
+        return view.value(tier.output_key or "") if graded else None
+
+    def _next_active(self, state: CascadeState, view: View) -> tuple[int | None, tuple[Assessment, ...]]:
+        """The first active tier after the one being tried, and what was found on the way."""
+        found: list[Assessment] = []
+        for position in range(0 if state.tier is None else state.tier + 1, len(self.system.agents)):
+            agent = self.system.agents[position]
+            if view.holds(agent.activation, agent.id):
+                found.append(Assessment(position, AgentStatus.CANDIDATE))
+                return position, tuple(found)
+            found.append(Assessment(position, AgentStatus.INACTIVE))
+        return None, tuple(found)
+
+    def _try_next(self, state: CascadeState, view: View, tried: tuple[Assessment, ...] = ()) -> Move[CascadeState]:
+        position, found = self._next_active(state, view)
+        if position is None:
+            result: Result = ResultValue(None) if state.latest is None else OutputOf(state.latest)
+            summary = "No tier is left to try; the result is the latest answer, or null if there was none."
+            return Move(state, Done(result), Outcome.ALL_SKIPPED, summary, (*tried, *found))
+        name = self.system.agents[position].name
+        why = "the answer before it was not accepted" if tried else "the next tier"
+        return Move(
+            replace(state, tier=position),
+            Start((position,), final=position == self._last),
+            Outcome.CALLED,
+            f"Trying '{name}': {why}.",
+            (*tried, *(replace(item, called=item.agent == position) for item in found)),
+        )
+
+    def _grade(self, state: CascadeState, view: View, answer: Value) -> Thinking[CascadeState]:
+        """Accept the answer or try the next tier; without a next one, return it ungraded."""
+        tier = state.tier or 0
+        state = replace(state, latest=tier)
+        position, found = self._next_active(state, view)
+        if position is None:
+            summary = f"The answer of '{self.system.agents[tier].name}' is returned ungraded: no later tier is active."
+            return Move(state, Done(OutputOf(tier)), Outcome.UNGRADED, summary, found)
+        waiting = pending_keys(self.system.planner_agent.inputs, view)
+        if waiting:
+            summary = f"The grade needs values that are on their way: {', '.join(waiting)}."
+            return Move(state, Await(waiting), Outcome.AWAITING, summary)
+        fields = (*argument_fields(self.system, view), Field(CANDIDATE, answer, rank=1))
+        answers = yield DecisionRequest(fields, (self._question,))
+        name, threshold = self._question.name, self.options.threshold
+        grade = probability(answers[name], name, "whether the answer is good enough")
+        graded = (Assessment(tier, AgentStatus.CANDIDATE, score=grade, threshold=threshold),)
+        if grade >= threshold:
+            summary = f"The answer of '{self.system.agents[tier].name}' is accepted: {grade:.3f} >= {threshold:g}."
+            return Move(state, Done(OutputOf(tier)), Outcome.ACCEPTED, summary, graded)
+        return self._try_next(state, view, graded)

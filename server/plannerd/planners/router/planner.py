@@ -1,0 +1,280 @@
+"""The decision router: one decision, then the agents that it chose, side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from plannerd.conditions import Condition
+from plannerd.decisions.answers import ChoiceAnswer, Refusal
+from plannerd.decisions.questions import Choice, DecisionRequest, Option, YesNo
+from plannerd.planners.asking import (
+    argument_fields,
+    pending_keys,
+    probability,
+    refused,
+    unavailable_agents,
+    unavailable_warnings,
+)
+from plannerd.planners.moves import (
+    AgentStatus,
+    Assessment,
+    Await,
+    Done,
+    GiveUp,
+    GiveUpReason,
+    Move,
+    NoOp,
+    Outcome,
+    OutputOf,
+    OutputsOf,
+    ResultValue,
+    Start,
+    Warn,
+    WarningCode,
+)
+from plannerd.planners.planner import (
+    AskedAtMost,
+    Need,
+    PlannerMap,
+    Report,
+    Reported,
+    Thinking,
+    View,
+    condition_reads,
+    key_need,
+)
+from plannerd.planners.router.options import CheckedOptions, RouterOptions, check_options
+from plannerd.planners.router.state import RouterState, dump_cursor, dump_map, load
+from plannerd.planners.system import System, Topology
+from plannerd.values import Value
+
+
+class DecisionRouter:
+    """A compiled router.
+
+    Args:
+        options: as the client set them.
+        system: the agents.
+
+    Raises:
+        PlannerdError: INVALID_CONFIGURATION.
+    """
+
+    kind = "router"
+    topology = Topology.ROUTER
+    refers = True
+    watched: frozenset[str] = frozenset()
+
+    def __init__(self, options: RouterOptions, system: System) -> None:
+        self.system = system
+        self.options: CheckedOptions = check_options(options, system)
+        self.conditions: tuple[Condition, ...] = system.conditions
+        self._unavailable = unavailable_agents(system)
+        self.reads: Mapping[str, Need] = self._find_reads()
+        count = len(system.agents)
+        self.asks = AskedAtMost(questions=1, options=count) if self._chooses else AskedAtMost(questions=count)
+
+    @property
+    def _chooses(self) -> bool:
+        return self.options.threshold is None
+
+    def _find_reads(self) -> dict[str, Need]:
+        reads = condition_reads(self.conditions)
+        for agent in self.system.agents:
+            # After a resume from a bare planner map, presence tells whether a delayed output has arrived.
+            if agent.output_key is not None and (agent.is_async or agent.human):
+                reads.setdefault(agent.output_key, Need.PRESENCE)
+        return reads | dict.fromkeys(self.system.planner_agent.inputs, Need.VALUE)
+
+    # ---- the planner's interface -------------------------------------------------------------------
+
+    def output_need(self, agent: int) -> Need:
+        """What the agent's output key is read for; the output itself stays with the client."""
+        return key_need(self.reads, self.system, agent)
+
+    def initial(self) -> RouterState:
+        """Nothing is decided."""
+        return RouterState()
+
+    def begin(self, state: RouterState, view: View) -> Thinking[RouterState]:
+        """Decide; or, from a planner map, run the activated agents that have no output yet."""
+        if state.activated is None:
+            return (yield from self._decide(state, view))
+        arrived = frozenset(position for position in state.pending if self._arrived(position, view))
+        state = replace(state, answered=state.answered | arrived, pending=frozenset())
+        missing = tuple(position for position in state.activated if position not in state.answered | state.skipped)
+        if not missing:
+            return self._collect(state)
+        names = ", ".join(self.system.agents[position].name for position in missing)
+        return Move(state, Start(missing, final=True), Outcome.RESUMED, f"Resumed with: {names}.")
+
+    def told(self, state: RouterState, view: View, report: Report) -> Thinking[RouterState]:
+        """Go on once every activated agent was reported."""
+        one = frozenset((report.agent,))
+        match report.outcome:
+            case Reported.ANSWERED:
+                state = replace(state, answered=state.answered | one)
+            case Reported.SKIPPED:
+                state = replace(state, skipped=state.skipped | one)
+            case Reported.PENDING:
+                state = replace(state, pending=state.pending | one)
+        return self._go_on(state, view)
+        yield  # a generator that asks nothing
+
+    def proceed(self, state: RouterState, view: View) -> Thinking[RouterState]:
+        """Everything has arrived."""
+        return self._go_on(state, view)
+        yield  # a generator that asks nothing
+
+    def dump(self, state: RouterState) -> PlannerMap:
+        """Who was activated, who has an output, whose was pending."""
+        return dump_map(state, self.system)
+
+    def dump_cursor(self, state: RouterState) -> PlannerMap:
+        """Who was skipped."""
+        return dump_cursor(state, self.system)
+
+    def load(
+        self, planner_map: Mapping[str, Value], cursor: Mapping[str, Value] | None
+    ) -> tuple[RouterState, list[Warn]]:
+        """The state from its plain form."""
+        return load(planner_map, cursor, self.system)
+
+    # ---- the rules ---------------------------------------------------------------------------------
+
+    def _arrived(self, position: int, view: View) -> bool:
+        key = self.system.agents[position].output_key or ""
+        return view.present(key) and not view.pending(key)
+
+    def _decide(self, state: RouterState, view: View) -> Thinking[RouterState]:
+        warnings = unavailable_warnings(self.system, self._unavailable)
+        assessments = tuple(self._assess(position, view) for position in range(len(self.system.agents)))
+        active = tuple(found.agent for found in assessments if found.status is AgentStatus.CANDIDATE)
+        if not active:
+            return self._nobody(state, assessments, warnings)
+        if self._chooses and len(active) == 1:
+            return self._activate(state, active, assessments, warnings, "the only active agent, nothing was asked")
+        waiting = pending_keys(self.system.planner_agent.inputs, view)
+        if waiting:
+            summary = f"The decision needs values that are on their way: {', '.join(waiting)}."
+            return Move(state, Await(waiting), Outcome.AWAITING, summary, assessments)
+        if self._chooses:
+            return (yield from self._choose(state, view, active, assessments, warnings))
+        return (yield from self._select(state, view, active, assessments, warnings))
+
+    def _assess(self, position: int, view: View) -> Assessment:
+        agent = self.system.agents[position]
+        if position in self._unavailable:
+            return Assessment(position, AgentStatus.UNAVAILABLE)
+        if not view.holds(agent.activation, agent.id):
+            return Assessment(position, AgentStatus.INACTIVE)
+        return Assessment(position, AgentStatus.CANDIDATE)
+
+    def _nobody(
+        self, state: RouterState, assessments: tuple[Assessment, ...], warnings: tuple[Warn, ...]
+    ) -> Move[RouterState]:
+        state = replace(state, activated=())
+        if self._chooses:
+            message = "Gave up: no agent is active, so there is none to choose."
+            action = GiveUp(GiveUpReason.NO_ACTIVE_AGENT, message)
+            return Move(state, action, Outcome.NONE_ACTIVATED, message, assessments, warnings=warnings)
+        summary = "No agent is active; the result is an empty map."
+        return Move(state, Done(OutputsOf(())), Outcome.NONE_ACTIVATED, summary, assessments, warnings=warnings)
+
+    def _choose(
+        self,
+        state: RouterState,
+        view: View,
+        active: tuple[int, ...],
+        assessments: tuple[Assessment, ...],
+        warnings: tuple[Warn, ...],
+    ) -> Thinking[RouterState]:
+        """One choice question; the chosen option is taken, not the one with the highest probability."""
+        agents = {self.system.agents[position].name: position for position in active}
+        options = tuple(Option(name, self.system.agents[position].described) for name, position in agents.items())
+        question = Choice("decision-agent", self.options.choice_question, options)
+        answers = yield DecisionRequest(argument_fields(self.system, view), (question,))
+        match answers[question.name]:
+            case ChoiceAnswer(value=chosen, probabilities=given):
+                pass
+            case Refusal():
+                raise refused(question.name, "which agent is best suited")
+            case other:
+                raise TypeError(f"the choice question was answered by {type(other).__name__}")
+        probabilities = given or {}
+        likeliest = max(probabilities, key=lambda name: probabilities[name], default=chosen)
+        if probabilities.get(chosen, 0.0) < probabilities.get(likeliest, 0.0):
+            message = f"The model chose '{chosen}' although it finds '{likeliest}' more probable; its choice is taken."
+            warnings = (*warnings, Warn(WarningCode.CHOICE_NOT_MOST_PROBABLE, message, chosen))
+        scored = tuple(
+            replace(found, score=probabilities.get(self.system.agents[found.agent].name)) for found in assessments
+        )
+        return self._activate(state, (agents[chosen],), scored, warnings, "the model's choice")
+
+    def _select(
+        self,
+        state: RouterState,
+        view: View,
+        active: tuple[int, ...],
+        assessments: tuple[Assessment, ...],
+        warnings: tuple[Warn, ...],
+    ) -> Thinking[RouterState]:
+        """A yes/no question for each active agent, all in one request."""
+        threshold = self.options.threshold or 0.0
+        agents = {position: self.system.agents[position] for position in active}
+        questions = tuple(YesNo(agent.name, self.options.relevance(agent)) for agent in agents.values())
+        answers = yield DecisionRequest(argument_fields(self.system, view), questions)
+        scores = {
+            position: probability(
+                answers[agent.name], agent.name, f"whether the agent '{agent.name}' should handle the request"
+            )
+            for position, agent in agents.items()
+        }
+        scored = tuple(
+            replace(found, score=scores[found.agent], threshold=threshold) if found.agent in scores else found
+            for found in assessments
+        )
+        chosen = tuple(position for position in active if scores[position] >= threshold)
+        if not chosen:
+            state = replace(state, activated=())
+            summary = f"No agent reaches {threshold:g}; the result is an empty map."
+            return Move(state, Done(OutputsOf(())), Outcome.NONE_ACTIVATED, summary, scored, warnings=warnings)
+        return self._activate(state, chosen, scored, warnings, f"probability >= {threshold:g}")
+
+    def _activate(
+        self,
+        state: RouterState,
+        chosen: tuple[int, ...],
+        assessments: tuple[Assessment, ...],
+        warnings: tuple[Warn, ...],
+        why: str,
+    ) -> Move[RouterState]:
+        names = ", ".join(self.system.agents[position].name for position in chosen)
+        return Move(
+            replace(state, activated=chosen),
+            Start(chosen, final=True),
+            Outcome.CALLED,
+            f"Activated {names} ({why}).",
+            tuple(replace(found, called=found.agent in chosen) for found in assessments),
+            warnings=warnings,
+        )
+
+    def _go_on(self, state: RouterState, view: View) -> Move[RouterState]:
+        if not state.settled:
+            return Move(state, NoOp(), Outcome.RECORDED, "Recorded; other agents are still running.")
+        keys = dict.fromkeys(self.system.agents[position].output_key or "" for position in sorted(state.pending))
+        waiting = pending_keys(keys, view)
+        if waiting:
+            summary = f"The result needs outputs that are on their way: {', '.join(waiting)}."
+            return Move(state, Await(waiting), Outcome.AWAITING, summary)
+        return self._collect(replace(state, answered=state.answered | state.pending, pending=frozenset()))
+
+    def _collect(self, state: RouterState) -> Move[RouterState]:
+        answered = tuple(position for position in state.activated or () if position not in state.skipped)
+        if not self._chooses:
+            outputs = tuple((self.system.agents[position].name, position) for position in answered)
+            return Move(state, Done(OutputsOf(outputs)), Outcome.COLLECTED, "Every activated agent has answered.")
+        result = OutputOf(answered[0]) if answered else ResultValue(None)
+        summary = "The chosen agent has answered." if answered else "The chosen agent was skipped; the result is null."
+        return Move(state, Done(result), Outcome.COLLECTED, summary)
