@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from plannerd.values import Opaque, Value
+
+MAX_NUMBER_CHARS: Final = 24
 
 
 class CallStatus(enum.Enum):
@@ -92,26 +95,48 @@ class CallResult:
     outcome: CallOutcome
 
 
-class IssuedCalls:
-    """Which call ids an invocation ever issued: per branch the revision of each call, in order.
+Run: TypeAlias = tuple[int, int, int]
+"""Steps from one revision to another that issued the same number of calls each: (first, last, calls)."""
 
-    It tells a call that was reported before from one that never was, at a few bytes a call.
+
+class IssuedCalls:
+    """Which call ids an invocation ever issued, per branch, as runs of steps.
+
+    It tells a call that was reported before from one that never was, and stays small however long the
+    invocation gets.
     """
 
     __slots__ = ("branches",)
 
-    def __init__(self, branches: dict[str, tuple[int, ...]] | None = None) -> None:
-        self.branches = branches or {}
+    def __init__(self, branches: Mapping[str, tuple[Run, ...]] | None = None) -> None:
+        self.branches: Mapping[str, tuple[Run, ...]] = branches or {}
 
     def add(self, branch: str, revision: int) -> tuple[IssuedCalls, str]:
-        """One more call of the step `revision`, and its id."""
-        revisions = self.branches.get(branch, ())
-        call_id = f"{branch}.{revision}.{revisions.count(revision)}"
-        return IssuedCalls({**self.branches, branch: (*revisions, revision)}), call_id
+        """One more call of the step `revision`, the latest so far, and its id."""
+        runs = list(self.branches.get(branch, ()))
+        index = 0
+        if runs and runs[-1][1] == revision:
+            first, last, index = runs.pop()
+            if first < last:
+                runs.append((first, last - 1, index))
+        calls = index + 1
+        if runs and runs[-1][1] == revision - 1 and runs[-1][2] == calls:
+            runs[-1] = (runs[-1][0], revision, calls)
+        else:
+            runs.append((revision, revision, calls))
+        return IssuedCalls({**self.branches, branch: tuple(runs)}), f"{branch}.{revision}.{index}"
 
     def __contains__(self, call_id: str) -> bool:
         branch, _, rest = call_id.partition(".")
         revision, _, index = rest.partition(".")
-        if not (revision.isdecimal() and index.isdecimal() and len(rest) < 24):
+        # ASCII digits in their shortest form, or one call would have several ids.
+        if len(rest) > MAX_NUMBER_CHARS or rest != f"{_number(revision)}.{_number(index)}":
             return False
-        return int(index) < self.branches.get(branch, ()).count(int(revision))
+        return any(
+            first <= int(revision) <= last and int(index) < calls
+            for first, last, calls in self.branches.get(branch, ())
+        )
+
+
+def _number(text: str) -> str:
+    return str(int(text)) if text.isascii() and text.isdecimal() else "?"

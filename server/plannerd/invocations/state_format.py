@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Final, NoReturn, cast
 
 from plannerd.errors import PlannerdError, Reason, invalid
-from plannerd.invocations.calls import CallStatus, IssuedCalls, LiveCall
+from plannerd.invocations.calls import CallStatus, IssuedCalls, LiveCall, Run
 from plannerd.invocations.position import Position
 from plannerd.invocations.record import Finished, Held, Record
 from plannerd.invocations.state_actions import dump_action, load_action
@@ -62,7 +62,7 @@ def dump_state(record: Record) -> ExecutionState:
             }
             for call in record.calls
         ],
-        "issued": {branch: list(revisions) for branch, revisions in record.issued.branches.items()},
+        "issued": {branch: [list(run) for run in runs] for branch, runs in record.issued.branches.items()},
         "finished": {system.reference(agent): call_id for agent, call_id in record.finished.items()},
         "waiting": None if record.waiting is None else list(record.waiting),
         "held": None
@@ -184,11 +184,18 @@ def _parse(data: bytes) -> object:
 
 
 def _load_issued(fields: Fields) -> IssuedCalls:
-    branches: dict[str, tuple[int, ...]] = {}
-    for branch, revisions in fields.mapping("issued").items():
-        if not isinstance(revisions, list) or not all(type(revision) is int for revision in revisions):
-            raise fields.error(f"issued.{branch}", "must be a list of revisions")
-        branches[branch] = tuple(revisions)
+    branches: dict[str, tuple[Run, ...]] = {}
+    for branch, items in fields.mapping("issued").items():
+        runs: list[Run] = []
+        for item in items if isinstance(items, list) else [None]:
+            match item:
+                case [int(first), int(last), int(calls)] if 0 < first <= last < 2**53 and 0 < calls < 2**31:
+                    runs.append((first, last, calls))
+                case _:
+                    raise fields.error(f"issued.{branch}", "must be a list of runs of steps")
+        if any(later[0] <= earlier[1] for earlier, later in zip(runs, runs[1:], strict=False)):
+            raise fields.error(f"issued.{branch}", "must be in order")
+        branches[branch] = tuple(runs)
     return IssuedCalls(branches)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from plannerd.conditions import Condition
@@ -162,7 +162,8 @@ class BeliefDesireIntention:
         """Run the next active agent of the intention; inactive ones are passed over."""
         intention = self._intentions[state.desire or 0]
         passed: list[Assessment] = []
-        for step, position in self._rest(intention, state.step):
+        for step in range(state.step, len(intention.agents)):
+            position = intention.agents[step]
             agent = self.system.agents[position]
             if not view.holds(agent.activation, agent.id):
                 passed.append(Assessment(position, AgentStatus.INACTIVE))
@@ -186,7 +187,3 @@ class BeliefDesireIntention:
         )
         action = GiveUp(GiveUpReason.INTENTION_EXHAUSTED, message)
         return Move(state, action, Outcome.INTENTION_EXHAUSTED, message, tuple(passed))
-
-    @staticmethod
-    def _rest(intention: Intention, start: int) -> Iterable[tuple[int, int]]:
-        return list(enumerate(intention.agents))[start:]

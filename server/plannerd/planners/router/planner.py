@@ -99,11 +99,12 @@ class DecisionRouter:
 
     def begin(self, state: RouterState, view: View) -> Thinking[RouterState]:
         """Decide; or, from a planner map, run the activated agents that have no output yet."""
-        if state.activated is None:
+        activated = state.activated
+        if activated is None:
             return (yield from self._decide(state, view))
         arrived = frozenset(position for position in state.pending if self._arrived(position, view))
         state = replace(state, answered=state.answered | arrived, pending=frozenset())
-        missing = tuple(position for position in state.activated if position not in state.answered | state.skipped)
+        missing = tuple(position for position in activated if position not in state.answered | state.skipped)
         if not missing:
             return self._collect(state)
         names = ", ".join(self.system.agents[position].name for position in missing)
