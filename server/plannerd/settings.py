@@ -18,17 +18,12 @@ from __future__ import annotations
 import os
 from collections.abc import Hashable, Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, TypeAlias
+from typing import Annotated, Any, Final, Literal, TypeAlias, get_args
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, FilePath, ValidationError, model_validator
-from pydantic_settings import (
-    BaseSettings,
-    EnvSettingsSource,
-    PydanticBaseSettingsSource,
-    SettingsConfigDict,
-    SettingsError,
-)
+from pydantic_settings import BaseSettings, EnvSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
+from pydantic_settings import SettingsError as SourceError
 
 ENV_PREFIX: Final = "PLANNERD_"
 MIB: Final = 1024 * 1024
@@ -46,9 +41,7 @@ class _Section(BaseModel):
 class KeepaliveSettings(_Section):
     """HTTP/2 pings, by which both sides notice a connection that died."""
 
-    interval_seconds: Seconds = Field(
-        60.0, gt=0, description="How long a connection is silent before the server pings."
-    )
+    interval_seconds: Seconds = Field(60.0, gt=0, description="How long a connection may be silent before a ping.")
     timeout_seconds: Seconds = Field(
         20.0, gt=0, description="How long the server waits for the answer before it drops the connection."
     )
@@ -128,7 +121,7 @@ class LimitsSettings(_Section):
 class SparrowSettings(_Section):
     """A small model that is part of the server: no network, no key."""
 
-    provider: Literal["sparrow"] = Field("sparrow", description="Marks this kind of model.")
+    provider: Literal["sparrow"] = Field("sparrow", description="`sparrow`: a small model inside the server.")
     model: str | None = Field(
         None, min_length=1, description="The sparrow model, by its name in the package. null: the package's default."
     )
@@ -137,7 +130,7 @@ class SparrowSettings(_Section):
 class FixedSettings(_Section):
     """Answers from a file, for tests and replays. No model at all, and explanations say so."""
 
-    provider: Literal["fixed"] = Field(description="Marks this kind of model.")
+    provider: Literal["fixed"] = Field(description="`fixed`: answers from a file, for tests and replays.")
     file: Annotated[FilePath, Field(strict=False)] = Field(
         description="The YAML file with the answers; a relative path starts at the working directory."
     )
@@ -146,12 +139,16 @@ class FixedSettings(_Section):
 ModelSettings: TypeAlias = Annotated[SparrowSettings | FixedSettings, Field(discriminator="provider")]
 
 
+def _embedded_model() -> dict[ModelName, ModelSettings]:
+    return {"sparrow": SparrowSettings()}
+
+
 class DecisionsSettings(_Section):
     """The decision models. Clients pick one by name, never by address."""
 
     models: dict[ModelName, ModelSettings] = Field(
-        default_factory=lambda: {"sparrow": SparrowSettings()},
-        description="The models by name: lower case letters, digits, `.`, `_` and `-`. Giving any replaces the default.",
+        default_factory=_embedded_model,
+        description="The models by name: lower case letters, digits, `.`, `_`, `-`. Giving any replaces the default.",
     )
     default: str | None = Field(
         None,
@@ -213,7 +210,7 @@ class Settings(BaseSettings):
         return init_settings, env_settings
 
 
-class InvalidSettings(Exception):
+class SettingsError(Exception):
     """The settings can't be used. Its text is for the operator: one problem a line, with the path of the setting."""
 
 
@@ -225,20 +222,20 @@ def load(config: Path | None = None, overrides: Mapping[str, Any] | None = None)
         overrides: values from the command line, nested like the file.
 
     Raises:
-        InvalidSettings: something is wrong with any of them.
+        SettingsError: something is wrong with any of them.
     """
     overrides = overrides or {}
     _refuse_unknown_variables()
     written = _read(config) if config is not None else {}
     try:
         environment = EnvSettingsSource(Settings)()
-    except SettingsError as error:
-        raise InvalidSettings(f"{error}: expected JSON") from None
+    except SourceError as error:
+        raise SettingsError(f"environment: {error}: it must be JSON") from None
     try:
         return Settings(**_merged(_merged(written, environment), overrides))
     except ValidationError as error:
         problems = [_problem(found["loc"], found["msg"], config, overrides) for found in error.errors()]
-        raise InvalidSettings("\n".join(problems)) from None
+        raise SettingsError("\n".join(problems)) from None
 
 
 def variable(path: tuple[str, ...]) -> str:
@@ -246,21 +243,30 @@ def variable(path: tuple[str, ...]) -> str:
     return ENV_PREFIX + "__".join(path).upper()
 
 
-def reference() -> Iterator[tuple[str, str, str]]:
+def reference() -> Iterator[tuple[tuple[str, ...], str, str]]:
     """Every setting as (path, default, what it does), in order."""
     yield from _describe(Settings, ())
-    for model in (SparrowSettings, FixedSettings):
-        yield from _describe(model, ("decisions", "models", "NAME"))
+    for kind in get_args(get_args(ModelSettings)[0]):
+        yield from _describe(kind, ("decisions", "models", "NAME"))
 
 
-def _describe(model: type[BaseModel], path: tuple[str, ...]) -> Iterator[tuple[str, str, str]]:
+def reference_table() -> str:
+    """The same as a table in Markdown."""
+    rows = [
+        f"| `{'.'.join(path)}` | `{default}` | {description.replace('|', '&#124;')} |"
+        for path, default, description in reference()
+    ]
+    return "\n".join(["| setting | default | what it does |", "| --- | --- | --- |", *rows])
+
+
+def _describe(model: type[BaseModel], path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], str, str]]:
     for name, field in model.model_fields.items():
         here = (*path, name)
         if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
             yield from _describe(field.annotation, here)
         else:
-            default = "(required)" if field.is_required() else _written(field.get_default(call_default_factory=True))
-            yield ".".join(here), default, field.description or ""
+            default = "required" if field.is_required() else _written(field.get_default(call_default_factory=True))
+            yield here, default, field.description or ""
 
 
 def _written(value: object) -> str:
@@ -277,7 +283,7 @@ class _Loader(yaml.SafeLoader):
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         seen = set()
         for key_node, _ in node.value:
-            key = self.construct_object(key_node, deep=True)  # type: ignore[no-untyped-call]
+            key = self.construct_object(key_node, deep=True)
             if key in seen:
                 raise yaml.constructor.ConstructorError(None, None, f"'{key}' is written twice", key_node.start_mark)
             seen.add(key)
@@ -288,15 +294,15 @@ def _read(config: Path) -> dict[str, Any]:
     try:
         content = yaml.load(config.read_text("utf-8"), _Loader)  # noqa: S506 (a SafeLoader)
     except OSError as error:
-        raise InvalidSettings(f"{config}: {error.strerror}") from None
+        raise SettingsError(f"{config}: {error.strerror}") from None
     except UnicodeDecodeError:
-        raise InvalidSettings(f"{config}: this is not UTF-8 text") from None
+        raise SettingsError(f"{config}: this is not UTF-8 text") from None
     except yaml.YAMLError as error:
-        raise InvalidSettings(f"{config}: this is not YAML: {error}") from None
+        raise SettingsError(f"{config}: this is not YAML: {error}") from None
     if content is None:
         return {}
     if not isinstance(content, dict) or not all(isinstance(key, str) for key in content):
-        raise InvalidSettings(f"{config}: the top of the file must be a map of sections: {', '.join(_sections())}")
+        raise SettingsError(f"{config}: the top of the file must be a map of sections: {', '.join(_sections())}")
     return content
 
 
@@ -313,7 +319,7 @@ def _refuse_unknown_variables() -> None:
     for name in sorted(os.environ):
         section, nested, _ = name.upper().removeprefix(ENV_PREFIX).partition("__")
         if name.upper().startswith(ENV_PREFIX) and nested and section.lower() not in _sections():
-            raise InvalidSettings(f"{name}: there is no section '{section.lower()}', only {', '.join(_sections())}")
+            raise SettingsError(f"{name}: there is no section '{section.lower()}', only {', '.join(_sections())}")
 
 
 def _merged(low: Mapping[str, Any], high: Mapping[str, Any]) -> dict[str, Any]:

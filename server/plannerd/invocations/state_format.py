@@ -7,8 +7,10 @@ not fit. It holds neither values of the scope nor outputs.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Final, NoReturn, cast
 
 from plannerd.errors import PlannerdError, Reason, invalid
@@ -16,15 +18,21 @@ from plannerd.invocations.calls import CallStatus, IssuedCalls, LiveCall, Run
 from plannerd.invocations.position import Position
 from plannerd.invocations.record import Finished, Held, Record
 from plannerd.invocations.state_actions import dump_action, load_action
+from plannerd.invocations.state_checks import check_consistent
 from plannerd.planners.fields import Fields
 from plannerd.planners.moves import GiveUp, Outcome, Warn, WarningCode
-from plannerd.values import Value
+from plannerd.values import MAX_NESTING, Value
 
 FORMAT_VERSION: Final = 1
 """The version that is written."""
 
 FORMATS: Final = (1,)
 """The versions that can be restored."""
+
+MAX_COUNT: Final = 1 << 48
+"""Epochs and revisions are believed up to here."""
+
+MAX_BRANCH_CHARS: Final = 64
 
 MAX_STATE_BYTES: Final = 1 << 20
 """The largest state that is looked at; a real one of 200 agents has some 20 KB."""
@@ -107,8 +115,10 @@ def restore(fresh: Record, state: ExecutionState) -> Record:
     action = load_action(fields, "action")
     held = _load_held(fields)
     waiting = None if fields.get("waiting") is None else fields.texts("waiting")
-    marks = {key: str(mark) for key, mark in fields.mapping("marks").items()}
-    if fields.text("config") != fresh.definition.digest:
+    given_marks = fields.fields("marks")
+    marks = {key: given_marks.text(key) for key in fields.mapping("marks")}
+    changed = fields.text("config") != fresh.definition.digest
+    if changed:
         warnings.append(
             Warn(
                 WarningCode.CONFIG_CHANGED,
@@ -131,8 +141,7 @@ def restore(fresh: Record, state: ExecutionState) -> Record:
         traceparent=fields.text("traceparent") or fresh.traceparent,
     )
     fields.done()
-    if len({call.id for call in calls}) != len(calls):
-        raise fields.error("calls", "must not name a call twice")
+    check_consistent(restored, fields, same_configuration=not changed)
     return restored
 
 
@@ -155,8 +164,13 @@ def _check_envelope(fresh: Record, state: ExecutionState) -> None:
         raise _broken("state.format_version", f"{state.format_version} is no version of this format")
     if state.invocation_id != fresh.invocation_id:
         raise _broken("state.invocation_id", "is another invocation's; continue it under its own id")
-    if state.position.epoch < 1 or state.position.revision < 0 or not state.position.branch:
+    position = state.position
+    if not (1 <= position.epoch <= MAX_COUNT and 0 <= position.revision <= MAX_COUNT and _is_branch(position.branch)):
         raise _broken("state.position", "is no position of an invocation")
+
+
+def _is_branch(text: str) -> bool:
+    return 1 <= len(text) <= MAX_BRANCH_CHARS and text.isascii() and text.isalnum()
 
 
 def _broken(path: str, problem: str) -> PlannerdError:
@@ -177,15 +191,45 @@ def _parse(data: bytes) -> object:
         raise _broken("state.data", f"has the number {name}")
 
     try:
-        parsed: object = json.loads(data, object_pairs_hook=once, parse_constant=no_constant)
+        parsed: object = json.loads(data.decode(), object_pairs_hook=once, parse_constant=no_constant)
     except (ValueError, RecursionError):
         raise _broken("state.data", "is no JSON; it must be sent back exactly as it came") from None
+    _check_plain(parsed, MAX_NESTING + 8)
     return parsed
+
+
+def _check_plain(item: object, room: int) -> None:
+    """Refuse what could not be written again: lone surrogates, numbers that are too large, deep nesting."""
+    if not room:
+        raise _broken("state.data", "is nested too deep")
+    match item:
+        case bool() | None:
+            pass
+        case str():
+            if not item.isascii() and any("\ud800" <= char <= "\udfff" for char in item):
+                raise _broken("state.data", "has a text that is no Unicode")
+        case int():
+            if not -(2**63) <= item < 2**63:
+                raise _broken("state.data", "has a number beyond 64 bits")
+        case float():
+            if not math.isfinite(item):
+                raise _broken("state.data", "has a number that is not finite")
+        case list():
+            for part in item:
+                _check_plain(part, room - 1)
+        case dict():
+            for key, part in item.items():
+                _check_plain(key, room - 1)
+                _check_plain(part, room - 1)
+        case _:
+            raise _broken("state.data", "has something that is no JSON")
 
 
 def _load_issued(fields: Fields) -> IssuedCalls:
     branches: dict[str, tuple[Run, ...]] = {}
     for branch, items in fields.mapping("issued").items():
+        if not _is_branch(branch):
+            raise fields.error("issued", "names a branch that can't be one")
         runs: list[Run] = []
         for item in items if isinstance(items, list) else [None]:
             match item:
@@ -193,7 +237,7 @@ def _load_issued(fields: Fields) -> IssuedCalls:
                     runs.append((first, last, calls))
                 case _:
                     raise fields.error(f"issued.{branch}", "must be a list of runs of steps")
-        if any(later[0] <= earlier[1] for earlier, later in zip(runs, runs[1:], strict=False)):
+        if any(later[0] <= earlier[1] for earlier, later in pairwise(runs)):
             raise fields.error(f"issued.{branch}", "must be in order")
         branches[branch] = tuple(runs)
     return IssuedCalls(branches)

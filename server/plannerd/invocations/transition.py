@@ -386,9 +386,9 @@ class Transition:
                 return AwaitCalls(keys, writers)
         if outstanding:
             return NoOp()
-        if self._held is not None:
-            return self._held.action
-        return SuspendCalls(suspended) if suspended else NoOp()
+        if suspended:
+            return SuspendCalls(suspended)
+        return self._held.action if self._held is not None else NoOp()
 
     def _finish(self) -> tuple[Record, Explanation, tuple[Warn, ...]]:
         action = self._compose()

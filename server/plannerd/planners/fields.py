@@ -66,11 +66,8 @@ class Fields:
         return value
 
     def optional_text(self, name: str) -> str | None:
-        """A text, or None where the field is absent or null."""
-        if self._data.get(name) is None:
-            self._read.add(name)
-            return None
-        return self.text(name)
+        """A text, or None where the field is null."""
+        return None if self.get(name) is None else self.text(name)
 
     def items(self, name: str) -> list[object]:
         """A list."""

@@ -141,6 +141,9 @@ class Planner(Protocol[StateT]):
     def proceed(self, state: StateT, view: View) -> Thinking[StateT]:
         """The move after everything that an `Await` named has arrived."""
 
+    def expects(self, state: StateT) -> frozenset[int] | None:
+        """The agents (by position) of whose calls it has yet to hear; None where a state can't tell."""
+
     def dump(self, state: StateT) -> PlannerMap:
         """The planner map: what the library saves."""
 

@@ -8,33 +8,46 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from plannerd.planners.bdi import BdiOptions, BeliefDesireIntention
-from plannerd.planners.cascade import CascadeOptions, ConfidenceCascade
+from plannerd.planners import bdi, cascade, router, scheduler
 from plannerd.planners.planner import Planner
-from plannerd.planners.router import DecisionRouter, RouterOptions
-from plannerd.planners.scheduler import DecisionScheduler, SchedulerOptions
-from plannerd.planners.system import Agent, PlannerAgent, System, Topology, check_system
+from plannerd.planners.system import Agent, PlannerAgent, Problems, System, Topology, check_system
 from plannerd.values import Value, digest
 
-PlannerOptions: TypeAlias = BdiOptions | CascadeOptions | RouterOptions | SchedulerOptions
+PlannerOptions: TypeAlias = bdi.BdiOptions | cascade.CascadeOptions | router.RouterOptions | scheduler.SchedulerOptions
 """The options of any planner, as a client sets them."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlannerInfo:
-    """A planner of this server: its name, the shape of its systems, and the type of its options."""
+    """A planner of this server.
 
-    kind: str
-    topology: Topology
+    Attributes:
+        options: the type of its options, as a client sets them.
+        check: fills in defaults and notes what can't work.
+        planner: made of checked options and the system.
+    """
+
     options: type[Any]
-    compile: Callable[[Any, System], Planner[Any]]
+    check: Callable[[Any, System, Problems], Any]
+    planner: Any
+
+    @property
+    def kind(self) -> str:
+        """Its name."""
+        return str(self.planner.kind)
+
+    @property
+    def topology(self) -> Topology:
+        """The shape of its systems."""
+        topology: Topology = self.planner.topology
+        return topology
 
 
 PLANNERS: tuple[PlannerInfo, ...] = (
-    PlannerInfo(BeliefDesireIntention.kind, BeliefDesireIntention.topology, BdiOptions, BeliefDesireIntention),
-    PlannerInfo(ConfidenceCascade.kind, ConfidenceCascade.topology, CascadeOptions, ConfidenceCascade),
-    PlannerInfo(DecisionRouter.kind, DecisionRouter.topology, RouterOptions, DecisionRouter),
-    PlannerInfo(DecisionScheduler.kind, DecisionScheduler.topology, SchedulerOptions, DecisionScheduler),
+    PlannerInfo(bdi.BdiOptions, bdi.check_options, bdi.BeliefDesireIntention),
+    PlannerInfo(cascade.CascadeOptions, cascade.check_options, cascade.ConfidenceCascade),
+    PlannerInfo(router.RouterOptions, router.check_options, router.DecisionRouter),
+    PlannerInfo(scheduler.SchedulerOptions, scheduler.check_options, scheduler.DecisionScheduler),
 )
 """In the order of their names."""
 
@@ -45,17 +58,19 @@ def compile_planner(
     """Check a configuration and make everything of it that never changes.
 
     Returns:
-        The planner, and a digest of the configuration's meaning: defaults that were spelt out, and options
-        that later versions add and that are not used, do not change it.
+        The planner, and a digest of the configuration's meaning, which is the same whether defaults were
+        spelt out or not.
 
     Raises:
-        PlannerdError: INVALID_CONFIGURATION.
+        PlannerdError: INVALID_CONFIGURATION with every problem found.
     """
-    system = check_system(planner_agent, agents)
     info = next(info for info in PLANNERS if isinstance(options, info.options))
-    planner = info.compile(options, system)
-    meaning = [info.kind, _meaning(options), _meaning(planner_agent), [_meaning(agent) for agent in system.agents]]
-    return planner, digest(meaning, size=12).hex()
+    problems = Problems()
+    system = check_system(planner_agent, agents, problems)
+    checked = info.check(options, system, problems)
+    problems.raise_if_any()
+    meaning = [info.kind, _meaning(checked), _meaning(planner_agent), [_meaning(agent) for agent in system.agents]]
+    return info.planner(checked, system), digest(meaning, size=12).hex()
 
 
 def _meaning(item: Any) -> Value:
@@ -69,6 +84,8 @@ def _meaning(item: Any) -> Value:
         return plain
     if isinstance(item, enum.Enum):
         return str(item.name)
+    if isinstance(item, frozenset):
+        return [_meaning(part) for part in sorted(item)]
     if isinstance(item, tuple):
         return [_meaning(part) for part in item]
     if item is None or isinstance(item, bool | int | float | str):

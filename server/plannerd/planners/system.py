@@ -170,17 +170,14 @@ def check_condition(condition: Condition, path: str, problems: Problems) -> None
             pass
 
 
-def check_system(planner_agent: PlannerAgent, agents: Sequence[Agent]) -> System:
-    """Fill in ids and types, and refuse what no planner could work with (SPEC: shared rules).
+def check_system(planner_agent: PlannerAgent, agents: Sequence[Agent], problems: Problems) -> System:
+    """Fill in ids and types, and note what no planner could work with.
 
     Args:
         planner_agent: the agent that the planner works for.
         agents: the subagents in the order of declaration, ids and types empty where they default.
-
-    Raises:
-        PlannerdError: INVALID_CONFIGURATION with every problem found.
+        problems: where problems are noted.
     """
-    problems = Problems()
     if not agents:
         problems.add("agents", "must name at least one subagent")
     _check_arguments(planner_agent.arguments, "planner_agent.arguments", problems)
@@ -214,23 +211,16 @@ def check_system(planner_agent: PlannerAgent, agents: Sequence[Agent]) -> System
                 f"{path}.output_key",
                 f"'{agent.name}' is {kind}: its output comes later and is read from the scope, so it needs one",
             )
-    problems.raise_if_any()
     counts = Counter(agent.name for agent in named)
     references = tuple(agent.id if counts[agent.name] > 1 else agent.name for agent in named)
     return System(planner_agent, named, references, {name: position for position, name in enumerate(references)})
 
 
-def check_typed(system: System, planner: str) -> None:
-    """Refuse a planner agent without arguments: a decision would have nothing to decide on.
-
-    Raises:
-        PlannerdError: INVALID_CONFIGURATION.
-    """
+def check_typed(system: System, planner: str, problems: Problems) -> None:
+    """Note a planner agent without arguments: a decision would have nothing to decide on."""
     if not system.planner_agent.inputs:
-        problems = Problems()
         problems.add(
             "planner_agent.arguments",
             f"the {planner} needs a planner agent with at least one argument whose name does not start with '@': "
             "the arguments are what the decision model decides on",
         )
-        problems.raise_if_any()

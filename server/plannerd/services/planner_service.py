@@ -62,11 +62,10 @@ class PlannerService:
         self, request: planner_pb2.ListPlannersRequest, call: CallContext
     ) -> planner_pb2.ListPlannersResponse:
         """List the planners of this server."""
-        first = 0
-        if request.page_token:
-            if not request.page_token.isdecimal() or int(request.page_token) >= len(PLANNERS):
-                raise invalid("page_token", "is none that this server gave out")
-            first = int(request.page_token)
+        pages = {str(position): position for position in range(1, len(PLANNERS))}
+        if request.page_token and request.page_token not in pages:
+            raise invalid("page_token", "is none that this server gave out")
+        first = pages.get(request.page_token, 0)
         if request.page_size < 0:
             raise invalid("page_size", "must not be negative")
         last = first + min(request.page_size or MAX_PAGE, MAX_PAGE)

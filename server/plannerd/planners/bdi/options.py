@@ -58,13 +58,8 @@ class CheckedOptions:
     max_invocations: int
 
 
-def check_options(options: BdiOptions, system: System) -> CheckedOptions:
-    """Fill in defaults and refuse what can't work.
-
-    Raises:
-        PlannerdError: INVALID_CONFIGURATION with every problem found.
-    """
-    problems = Problems()
+def check_options(options: BdiOptions, system: System, problems: Problems) -> CheckedOptions:
+    """The options with defaults filled in; what can't work is noted in `problems`."""
     maximum = DEFAULT_MAX_INVOCATIONS if options.max_invocations is None else options.max_invocations
     if maximum < 1:
         problems.add("bdi.max_invocations", f"must be at least 1, but is {maximum}")
@@ -97,5 +92,4 @@ def check_options(options: BdiOptions, system: System) -> CheckedOptions:
         if desire.achievable is not None and desire.satisfied is not None:
             agents = tuple(types.get(kind, 0) for kind in desire.agent_types)
             intentions.append(Intention(desire.name, desire.priority, desire.achievable, desire.satisfied, agents))
-    problems.raise_if_any()
     return CheckedOptions(tuple(intentions), maximum)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from plannerd.conditions import Condition
-from plannerd.planners.bdi.options import BdiOptions, CheckedOptions, Intention, check_options
+from plannerd.planners.bdi.options import CheckedOptions, Intention
 from plannerd.planners.fields import Fields
 from plannerd.planners.moves import (
     AgentStatus,
@@ -46,11 +46,8 @@ class BeliefDesireIntention:
     """A compiled BDI planner.
 
     Args:
-        options: as the client set them.
-        system: the agents.
-
-    Raises:
-        PlannerdError: INVALID_CONFIGURATION.
+        options: checked, with defaults filled in.
+        system: the agents, checked.
     """
 
     kind = "bdi"
@@ -59,9 +56,9 @@ class BeliefDesireIntention:
     watched: frozenset[str] = frozenset()
     asks = None
 
-    def __init__(self, options: BdiOptions, system: System) -> None:
+    def __init__(self, options: CheckedOptions, system: System) -> None:
         self.system = system
-        self.options: CheckedOptions = check_options(options, system)
+        self.options = options
         self._intentions = self.options.intentions
         desires = (found for intention in self._intentions for found in (intention.achievable, intention.satisfied))
         self.conditions: tuple[Condition, ...] = (*desires, *system.conditions)
@@ -101,6 +98,13 @@ class BeliefDesireIntention:
         """Finish, now that the result has arrived; or pursue what has become possible meanwhile."""
         return self._deliberate(state, view)
         yield  # a generator that asks nothing
+
+    def expects(self, state: BdiState) -> frozenset[int] | None:
+        """The agent of the intention that is being run; unknown if its desire is no longer declared."""
+        if state.desire is None:
+            return None
+        agents = self._intentions[state.desire].agents
+        return frozenset((agents[state.step],)) if state.step < len(agents) else None
 
     def dump(self, state: BdiState) -> PlannerMap:
         """The counter alone, as in the library."""

@@ -41,13 +41,8 @@ class CheckedOptions:
     question: str
 
 
-def check_options(options: CascadeOptions, system: System) -> CheckedOptions:
-    """Fill in defaults and refuse what can't work.
-
-    Raises:
-        PlannerdError: INVALID_CONFIGURATION with every problem found.
-    """
-    problems = Problems()
+def check_options(options: CascadeOptions, system: System, problems: Problems) -> CheckedOptions:
+    """The options with defaults filled in; what can't work is noted in `problems`."""
     threshold = check_threshold(options.acceptance_threshold, "cascade.acceptance_threshold", problems)
     if options.acceptance_criterion is not None and is_blank(options.acceptance_criterion):
         problems.add("cascade.acceptance_criterion", "must not be blank; leave it unset for none")
@@ -61,7 +56,6 @@ def check_options(options: CascadeOptions, system: System) -> CheckedOptions:
             f"planner_agent.arguments[{position}].name",
             f"must not be '{CANDIDATE}': the answer to be graded goes by that name",
         )
-    problems.raise_if_any()
-    check_typed(system, "confidence cascade")
+    check_typed(system, "confidence cascade", problems)
     question = DEFAULT_GRADING_QUESTION if options.grading_question is None else options.grading_question
     return CheckedOptions(threshold, options.acceptance_criterion, question)

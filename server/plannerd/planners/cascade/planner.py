@@ -9,7 +9,7 @@ from plannerd.conditions import Condition
 from plannerd.decisions.questions import DecisionRequest, Field, YesNo
 from plannerd.errors import PlannerdError, Reason
 from plannerd.planners.asking import argument_fields, pending_keys, probability
-from plannerd.planners.cascade.options import CANDIDATE, CascadeOptions, CheckedOptions, check_options
+from plannerd.planners.cascade.options import CANDIDATE, CheckedOptions
 from plannerd.planners.fields import Fields
 from plannerd.planners.moves import (
     AgentStatus,
@@ -55,11 +55,8 @@ class ConfidenceCascade:
     """A compiled cascade; its agents are the tiers, in the order of declaration.
 
     Args:
-        options: as the client set them.
-        system: the agents.
-
-    Raises:
-        PlannerdError: INVALID_CONFIGURATION.
+        options: checked, with defaults filled in.
+        system: the agents, checked.
     """
 
     kind = "cascade"
@@ -68,9 +65,9 @@ class ConfidenceCascade:
     watched: frozenset[str] = frozenset()
     asks = AskedAtMost(questions=1)
 
-    def __init__(self, options: CascadeOptions, system: System) -> None:
+    def __init__(self, options: CheckedOptions, system: System) -> None:
         self.system = system
-        self.options: CheckedOptions = check_options(options, system)
+        self.options = options
         self.conditions: tuple[Condition, ...] = system.conditions
         self._last = len(system.agents) - 1
         self._question = YesNo("answer-accepted", self.options.question, yes_when=self.options.criterion)
@@ -122,6 +119,10 @@ class ConfidenceCascade:
     def proceed(self, state: CascadeState, view: View) -> Thinking[CascadeState]:
         """Grade the answer that has arrived."""
         return (yield from self._grade(state, view, self._answer_in_scope(state, view)))
+
+    def expects(self, state: CascadeState) -> frozenset[int] | None:
+        """The tier being tried."""
+        return frozenset() if state.tier is None else frozenset((state.tier,))
 
     def dump(self, state: CascadeState) -> PlannerMap:
         """The tier being tried and the latest that answered."""

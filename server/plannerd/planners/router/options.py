@@ -50,13 +50,8 @@ class CheckedOptions:
         return template.render({"name": agent.name, "description": agent.described})
 
 
-def check_options(options: RouterOptions, system: System) -> CheckedOptions:
-    """Fill in defaults and refuse what can't work.
-
-    Raises:
-        PlannerdError: INVALID_CONFIGURATION with every problem found.
-    """
-    problems = Problems()
+def check_options(options: RouterOptions, system: System, problems: Problems) -> CheckedOptions:
+    """The options with defaults filled in; what can't work is noted in `problems`."""
     if options.choice_question is not None:
         check_template(options.choice_question, "router.choice_question", problems, allowed=())
     relevance = None
@@ -84,7 +79,6 @@ def check_options(options: RouterOptions, system: System) -> CheckedOptions:
         if agent.name in seen:
             problems.add(f"agents[{position}].name", f"'{agent.name}' is the name of agents[{seen[agent.name]}] too")
         seen.setdefault(agent.name, position)
-    problems.raise_if_any()
-    check_typed(system, "decision router")
+    check_typed(system, "decision router", problems)
     question = DEFAULT_CHOICE_QUESTION if options.choice_question is None else options.choice_question
     return CheckedOptions(threshold, question, relevance)

@@ -44,7 +44,7 @@ from plannerd.planners.planner import (
     condition_reads,
     key_need,
 )
-from plannerd.planners.router.options import CheckedOptions, RouterOptions, check_options
+from plannerd.planners.router.options import CheckedOptions
 from plannerd.planners.router.state import RouterState, dump_cursor, dump_map, load
 from plannerd.planners.system import System, Topology
 from plannerd.values import Value
@@ -54,11 +54,8 @@ class DecisionRouter:
     """A compiled router.
 
     Args:
-        options: as the client set them.
-        system: the agents.
-
-    Raises:
-        PlannerdError: INVALID_CONFIGURATION.
+        options: checked, with defaults filled in.
+        system: the agents, checked.
     """
 
     kind = "router"
@@ -66,9 +63,9 @@ class DecisionRouter:
     refers = True
     watched: frozenset[str] = frozenset()
 
-    def __init__(self, options: RouterOptions, system: System) -> None:
+    def __init__(self, options: CheckedOptions, system: System) -> None:
         self.system = system
-        self.options: CheckedOptions = check_options(options, system)
+        self.options = options
         self.conditions: tuple[Condition, ...] = system.conditions
         self._unavailable = unavailable_agents(system)
         self.reads: Mapping[str, Need] = self._find_reads()
@@ -127,6 +124,10 @@ class DecisionRouter:
         """Everything has arrived."""
         return self._go_on(state, view)
         yield  # a generator that asks nothing
+
+    def expects(self, state: RouterState) -> frozenset[int] | None:
+        """The activated agents that were not reported yet."""
+        return frozenset(state.activated or ()) - state.answered - state.pending - state.skipped
 
     def dump(self, state: RouterState) -> PlannerMap:
         """Who was activated, who has an output, whose was pending."""

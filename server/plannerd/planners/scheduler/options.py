@@ -60,13 +60,8 @@ class CheckedOptions:
     excluded: frozenset[str]
 
 
-def check_options(options: SchedulerOptions, system: System) -> CheckedOptions:
-    """Fill in defaults and refuse what the builder refuses.
-
-    Raises:
-        PlannerdError: INVALID_CONFIGURATION with every problem found.
-    """
-    problems = Problems()
+def check_options(options: SchedulerOptions, system: System, problems: Problems) -> CheckedOptions:
+    """The options with defaults filled in; what can't work is noted in `problems`."""
     if is_blank(options.goal):
         problems.add("scheduler.goal", "is required and must not be blank: it says what the agents are to reach")
     maximum = DEFAULT_MAX_INVOCATIONS if options.max_invocations is None else options.max_invocations
@@ -106,6 +101,5 @@ def check_options(options: SchedulerOptions, system: System) -> CheckedOptions:
         usefulness_levels=levels,
         excluded=frozenset(options.excluded_output_keys),
     )
-    problems.raise_if_any()
-    check_typed(system, "decision scheduler")
+    check_typed(system, "decision scheduler", problems)
     return checked

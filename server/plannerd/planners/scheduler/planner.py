@@ -45,7 +45,7 @@ from plannerd.planners.planner import (
     condition_reads,
     key_need,
 )
-from plannerd.planners.scheduler.options import CheckedOptions, SchedulerOptions, check_options
+from plannerd.planners.scheduler.options import CheckedOptions
 from plannerd.planners.scheduler.state import SchedulerState, dump_cursor, dump_map, load
 from plannerd.planners.system import System, Topology
 from plannerd.values import Value
@@ -55,20 +55,17 @@ class DecisionScheduler:
     """A compiled scheduler: options and agents, checked, with everything that never changes made once.
 
     Args:
-        options: as the client set them.
-        system: the agents.
-
-    Raises:
-        PlannerdError: INVALID_CONFIGURATION.
+        options: checked, with defaults filled in.
+        system: the agents, checked.
     """
 
     kind = "scheduler"
     topology = Topology.STAR
     refers = False
 
-    def __init__(self, options: SchedulerOptions, system: System) -> None:
+    def __init__(self, options: CheckedOptions, system: System) -> None:
         self.system = system
-        self.options: CheckedOptions = check_options(options, system)
+        self.options = options
         excluded = self.options.excluded
         self._arguments = tuple(key for key in system.planner_agent.inputs if key not in excluded)
         self._outputs = tuple(key for key in system.output_keys if key not in excluded and key not in self._arguments)
@@ -159,6 +156,10 @@ class DecisionScheduler:
     def proceed(self, state: SchedulerState, view: View) -> Thinking[SchedulerState]:
         """Decide, now that the input has no pending key left."""
         return (yield from self._decide(state, view))
+
+    def expects(self, state: SchedulerState) -> frozenset[int] | None:
+        """The agent being run."""
+        return frozenset() if state.current is None else frozenset((state.current,))
 
     def dump(self, state: SchedulerState) -> PlannerMap:
         """Invocations, who cannot run again yet, who is being run."""

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from plannerd.errors import PlannerdError, Reason
+from plannerd.planners.asking import unavailable_agents, unavailable_warnings
 from plannerd.planners.fields import Fields
 from plannerd.planners.moves import Warn, WarningCode
 from plannerd.planners.planner import PlannerMap
@@ -94,6 +95,10 @@ def load(
         unavailable = known(extra.texts("unavailable"))
         recent = tuple(key for key in extra.texts("recent") if key in system.output_keys)
         extra.done()
+    # What can't be read now is left out from here on, as it would have been at the start.
+    fresh = unavailable_agents(system) - unavailable
+    warnings.extend(unavailable_warnings(system, fresh))
+    unavailable |= fresh
     state = SchedulerState(
         invocations, blocked, None if current is None else by_reference[current], unavailable, recent
     )

@@ -1,0 +1,101 @@
+"""The composition root: the one place where the parts of a server are chosen and put together."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+
+from plannerd.decisions.fixed import FixedModel
+from plannerd.decisions.model import DecisionModel
+from plannerd.decisions.models import DecisionModels
+from plannerd.decisions.script import load_script
+from plannerd.decisions.sparrow import SparrowModel
+from plannerd.invocations.engine import Engine, EngineLimits
+from plannerd.invocations.scope import ScopeLimits
+from plannerd.invocations.store import MemoryBounds, MemoryStore
+from plannerd.services.codec.replies import encode_step
+from plannerd.services.decision_service import DecisionModelService
+from plannerd.services.planner_service import PlannerService
+from plannerd.settings import FixedSettings, ModelSettings, Settings, SparrowSettings
+from plannerd.transport.catalogue import catalogue
+from plannerd.transport.handlers import Service
+from plannerd.transport.server import Server, run
+
+
+class BuildError(Exception):
+    """A part can't be made as the settings say. Its text is for the operator, with the path of the setting."""
+
+
+@dataclass(frozen=True, slots=True)
+class App:
+    """A server that is ready to start.
+
+    Attributes:
+        settings: what it was built from.
+        models: the decision models; closed when the server has stopped.
+        services: what it serves.
+    """
+
+    settings: Settings
+    models: DecisionModels
+    services: Sequence[Service]
+
+    async def serve(self, announce: Callable[[tuple[str, ...]], None]) -> None:
+        """Serve until a signal stops it; see `plannerd.transport.server.run`."""
+        try:
+            await run(Server(self.settings.server, self.services), announce)
+        finally:
+            await self.close()
+
+    async def close(self) -> None:
+        """Release what the parts hold."""
+        await self.models.close()
+
+
+def build(settings: Settings) -> App:
+    """Put a server together.
+
+    Raises:
+        BuildError: the settings name something that can't be used.
+    """
+    server, limits, decisions = settings.server, settings.limits, settings.decisions
+    models = DecisionModels(
+        {name: _model(f"decisions.models.{name}", chosen) for name, chosen in decisions.models.items()},
+        decisions.default,
+    )
+    store = MemoryStore(
+        MemoryBounds(
+            max_invocations=limits.max_invocations,
+            max_bytes=limits.max_invocations_bytes,
+            idle_seconds=limits.idle_seconds,
+            tombstone_seconds=limits.tombstone_seconds,
+        ),
+        time.monotonic,
+    )
+    engine_limits = EngineLimits(
+        max_agents=limits.max_agents,
+        max_reply_bytes=server.max_reply_bytes,
+        scope=ScopeLimits(limits.max_scope_bytes, limits.max_scope_keys),
+        decision_timeout=decisions.timeout_seconds,
+    )
+    planner_service = PlannerService(
+        Engine(models, store, encode_step, engine_limits),
+        version=version("plannerd"),
+        max_request_bytes=server.max_request_bytes,
+        retained_seconds=limits.idle_seconds,
+    )
+    decision_service = DecisionModelService(models, decisions.timeout_seconds)
+    return App(settings, models, catalogue(planner_service, decision_service))
+
+
+def _model(path: str, chosen: ModelSettings) -> DecisionModel:
+    try:
+        match chosen:
+            case SparrowSettings():
+                return SparrowModel(chosen.model)
+            case FixedSettings():
+                return FixedModel(load_script(chosen.file), remember=0)
+    except (OSError, ValueError) as error:
+        raise BuildError(f"{path}: {error}") from error

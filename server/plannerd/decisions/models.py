@@ -1,0 +1,106 @@
+"""The decision models of a server, by name, and the one way to ask them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from plannerd.decisions.answers import DecisionResponse
+from plannerd.decisions.model import DecisionModel
+from plannerd.decisions.questions import DecisionRequest
+from plannerd.decisions.validation import check_answers, check_limits, check_request
+from plannerd.errors import PlannerdError, Reason
+
+
+@dataclass(frozen=True, slots=True)
+class NamedModel:
+    """A model under the `name` by which clients ask for it."""
+
+    name: str
+    model: DecisionModel
+
+
+class DecisionModels:
+    """Named decision models, one of which may be the default.
+
+    Args:
+        models: the models by name; may be empty, for planners that ask none.
+        default: the name of the model for those who name none; the only model, if there is one alone.
+
+    Raises:
+        ValueError: `default` is not among the names.
+    """
+
+    def __init__(self, models: Mapping[str, DecisionModel], default: str | None = None) -> None:
+        if default is not None and default not in models:
+            raise ValueError(f"the default decision model '{default}' is none of those configured: {_list(models)}")
+        self._models = {name: NamedModel(name, model) for name, model in models.items()}
+        self._default = next(iter(models)) if default is None and len(models) == 1 else default
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The configured names, in order."""
+        return tuple(self._models)
+
+    @property
+    def default(self) -> str | None:
+        """The name of the default model."""
+        return self._default
+
+    def get(self, name: str | None = None) -> NamedModel:
+        """The model of that name, the default for None.
+
+        Raises:
+            PlannerdError: DECISION_MODEL_NOT_FOUND, with the configured names.
+        """
+        wanted = self._default if name is None else name
+        if wanted is not None and wanted in self._models:
+            return self._models[wanted]
+        problem = "there is no default decision model" if wanted is None else f"there is no decision model '{wanted}'"
+        raise PlannerdError(
+            Reason.DECISION_MODEL_NOT_FOUND,
+            f"{problem}; configured: {_list(self._models)}",
+            metadata={"model": wanted or "", "configured": ",".join(self._models)},
+        )
+
+    async def ask(self, named: NamedModel, request: DecisionRequest, timeout: float | None = None) -> DecisionResponse:
+        """Ask a model, with request and answers checked.
+
+        Args:
+            named: the model, from `get`.
+            request: what to ask.
+            timeout: seconds after which the model counts as unavailable; None: no limit. The deadline of the
+                call behind it is another matter: who has one cancels this call.
+
+        Raises:
+            PlannerdError: what `check_request`, `check_limits` and `check_answers` raise, what the model
+                raises, and DECISION_MODEL_UNAVAILABLE when it took longer than `timeout`.
+        """
+        check_request(request)
+        check_limits(request, named.model.limits, named.name)
+        response = await _decide(named, request, timeout)
+        return replace(response, answers=check_answers(request.questions, response.answers))
+
+    async def close(self) -> None:
+        """Close every model."""
+        await asyncio.gather(*(named.model.close() for named in self._models.values()))
+
+
+async def _decide(named: NamedModel, request: DecisionRequest, timeout: float | None) -> DecisionResponse:
+    limit = asyncio.timeout(timeout)
+    try:
+        async with limit:
+            return await named.model.decide(request, timeout)
+    except TimeoutError:
+        if not limit.expired():
+            raise
+        raise PlannerdError(
+            Reason.DECISION_MODEL_UNAVAILABLE,
+            f"decision model '{named.name}' did not answer within {timeout:g} s",
+            metadata={"model": named.name, "timeout_seconds": f"{timeout:g}"},
+        ) from None
+
+
+def _list(names: Mapping[str, object]) -> str:
+    return ", ".join(f"'{name}'" for name in names) or "none"

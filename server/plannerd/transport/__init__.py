@@ -1,0 +1,1 @@
+"""The gRPC server: listening, handlers, errors as statuses, health, reflection and shutdown."""

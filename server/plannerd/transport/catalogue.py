@@ -1,0 +1,16 @@
+"""Which services there are, and what implements each."""
+
+from __future__ import annotations
+
+from plannerd.services.decision_service import DecisionModelService
+from plannerd.services.planner_service import PlannerService
+from plannerd.transport.handlers import Service
+from plannerd_protos.planner.v1 import decision_pb2, planner_pb2
+
+
+def catalogue(planner: PlannerService, decisions: DecisionModelService) -> tuple[Service, ...]:
+    """Every service of the contract, with its implementation."""
+    return (
+        Service(planner_pb2.DESCRIPTOR.services_by_name["PlannerService"], planner),
+        Service(decision_pb2.DESCRIPTOR.services_by_name["DecisionModelService"], decisions),
+    )

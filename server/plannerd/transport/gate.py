@@ -1,0 +1,186 @@
+"""The gate that every call passes: whether it may start, what its failure becomes, and its line in the log.
+
+Three things about grpc.aio shape it. An abort raises AbortError, an ordinary Exception that must reach grpc. A
+call that its client cancelled, or whose deadline passed, is cancelled as a task; but so is a handler in which
+anything else raised CancelledError, and grpc then sends nothing and leaves its client waiting. Sending a
+status tells them apart: on a call that is over it fails at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Any, NoReturn, TypeAlias, cast
+
+import grpc
+import grpc.aio
+
+from plannerd.errors import PlannerdError, Reason
+from plannerd.services.context import CallContext
+from plannerd.telemetry.logging import CallLog
+from plannerd.transport.status import Failure, failure_of, status_of
+
+Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
+
+
+class Passage:
+    """One call on its way through the gate.
+
+    Args:
+        method: its full name.
+        context: grpc's side of it.
+
+    Attributes:
+        invocation_id: the invocation that the request names, once it is known.
+        interrupt: stops the wait for a stream's next request; set by who waits.
+    """
+
+    __slots__ = ("context", "interrupt", "invocation_id", "method", "started", "task")
+
+    def __init__(self, method: str, context: Context) -> None:
+        self.method = method
+        self.context = context
+        self.started = time.perf_counter()
+        self.task = cast("asyncio.Task[object]", asyncio.current_task())
+        self.invocation_id = ""
+        self.interrupt: Callable[[], None] | None = None
+
+    def facts(self) -> CallContext:
+        """What the service is told."""
+        traceparent = ""
+        for key, value in self.context.invocation_metadata() or ():
+            if key == "traceparent":
+                traceparent = value if isinstance(value, str) else ""
+        return CallContext(time_remaining=self.time_remaining, traceparent=traceparent)
+
+    def time_remaining(self) -> float | None:
+        """Seconds until the deadline, 0 when it has passed; None without one."""
+        return self.context.time_remaining()
+
+
+class Gate:
+    """Lets calls in, or refuses them while the server drains, and turns every error into a status.
+
+    Args:
+        log: gets one line for each call.
+    """
+
+    def __init__(self, log: CallLog) -> None:
+        self._log = log
+        self._inside: set[Passage] = set()
+        self._empty = asyncio.Event()
+        self._empty.set()
+        self._draining = False
+        self._cutting = False
+
+    @property
+    def draining(self) -> bool:
+        """Whether new calls are refused."""
+        return self._draining
+
+    @property
+    def inside(self) -> int:
+        """How many calls are under way."""
+        return len(self._inside)
+
+    def enter(self, method: str, context: Context) -> Passage:
+        """A call begins: the task that runs this is its own until `leave`."""
+        passage = Passage(method, context)
+        self._inside.add(passage)
+        self._empty.clear()
+        return passage
+
+    def leave(self, passage: Passage) -> None:
+        """The call is answered."""
+        self._inside.discard(passage)
+        if not self._inside:
+            self._empty.set()
+
+    def check_open(self) -> None:
+        """Let a request in, or not.
+
+        Raises:
+            PlannerdError: DRAINING, once the server shuts down.
+        """
+        if self._draining:
+            raise draining()
+
+    def succeeded(self, passage: Passage) -> None:
+        """Log a call that went well."""
+        duration = time.perf_counter() - passage.started
+        self._log.call(passage.method, "OK", duration, invocation_id=passage.invocation_id)
+
+    async def fail(self, passage: Passage, error: BaseException) -> NoReturn:
+        """Answer the call with the status of `error` and log it; raises what grpc expects to see then."""
+        context = passage.context
+        if isinstance(error, grpc.aio.AbortError) and context.done():
+            # The call was answered already, which is for grpc to see.
+            self._failed(passage, context.code().name, "", "")
+            raise error
+        failure = draining_failure() if self._is_cut(error) else failure_of(error, passage.time_remaining())
+        status = status_of(failure)
+        answered = True
+        try:
+            await context.abort(status.code, status.text, status.metadata)
+        except grpc.aio.AbortError:
+            raise
+        except grpc.aio.BaseError:
+            answered = False
+            if isinstance(error, asyncio.CancelledError):
+                raise error from None
+            raise
+        finally:
+            self._finished(passage, error, failure, answered)
+
+    def drain(self) -> None:
+        """Refuse new calls, and requests of streams that wait for one, from now on."""
+        self._draining = True
+        for passage in tuple(self._inside):
+            if passage.interrupt is not None:
+                passage.interrupt()
+
+    def cut(self) -> int:
+        """Cancel what is under way; its clients get DRAINING. Returns how many calls that were."""
+        self._draining = self._cutting = True
+        for passage in tuple(self._inside):
+            passage.task.cancel()
+        return len(self._inside)
+
+    async def empty(self) -> None:
+        """Wait until no call is under way."""
+        await self._empty.wait()
+
+    def _is_cut(self, error: BaseException) -> bool:
+        return self._cutting and isinstance(error, asyncio.CancelledError)
+
+    def _finished(self, passage: Passage, error: BaseException, failure: Failure, answered: bool) -> None:
+        """Log a failed call, and the cause of an internal error."""
+        gone = isinstance(error, asyncio.CancelledError | grpc.aio.BaseError) and not answered
+        if gone and failure.reason is not Reason.DEADLINE_EXCEEDED:
+            # Its client went away, and nothing went wrong here.
+            self._failed(passage, grpc.StatusCode.CANCELLED.name, Reason.CANCELLED.value, "")
+            return
+        self._failed(passage, failure.code.name, failure.reason.value, failure.correlation_id)
+        if failure.correlation_id:
+            self._log.unexpected(passage.method, failure.correlation_id, error)
+
+    def _failed(self, passage: Passage, code: str, reason: str, correlation_id: str) -> None:
+        self._log.call(
+            passage.method,
+            code,
+            time.perf_counter() - passage.started,
+            reason=reason,
+            invocation_id=passage.invocation_id,
+            correlation_id=correlation_id,
+        )
+
+
+def draining() -> PlannerdError:
+    """The error of a request that comes too late."""
+    return PlannerdError(Reason.DRAINING, "the server is shutting down; send the request to another replica")
+
+
+def draining_failure() -> Failure:
+    """What the client of a call is told that was cut."""
+    return failure_of(draining(), None)

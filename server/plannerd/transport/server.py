@@ -1,0 +1,204 @@
+"""The gRPC server: how it starts, and how it stops without losing a call that it could have answered."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Any, Final, Self
+
+import grpc
+import grpc.aio
+from grpc_reflection.v1alpha import reflection  # type: ignore[import-untyped]
+
+from plannerd.settings import ServerSettings
+from plannerd.telemetry.logging import CallLog, get_logger
+from plannerd.transport.gate import Gate
+from plannerd.transport.handlers import MessageBounds, Service, service_handler
+from plannerd.transport.health import SERVICE_NAME as HEALTH_SERVICE
+from plannerd.transport.health import Health
+from plannerd.transport.listening import ListenError, check_exposure, resolve, usable
+
+# Seconds that calls which were cut have to notice, and that replies on their way have to leave.
+_CUT_SECONDS: Final = 2.0
+_FLUSH_SECONDS: Final = 1.0
+_FOR_EVER: Final = 10.0**9
+
+
+class Server:
+    """Serves `services` as `settings` say. An object is started once, inside the event loop that it lives in.
+
+    Args:
+        settings: where to listen and how to stop.
+        services: what to serve, beside health and reflection.
+    """
+
+    def __init__(self, settings: ServerSettings, services: Sequence[Service]) -> None:
+        self._settings = settings
+        self._services = tuple(services)
+        self._log = get_logger()
+        self._gate = Gate(CallLog(self._log))
+        self._health = Health()
+        self._server: grpc.aio.Server | None = None
+        self._targets: tuple[str, ...] = ()
+        self._port = 0
+
+    @property
+    def port(self) -> int:
+        """The port that is listened on, once started; the chosen one if the settings say 0."""
+        return self._port
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """What is listened on, once started: `127.0.0.1:50051`, `[::1]:50051`."""
+        return self._targets
+
+    async def start(self) -> None:
+        """Start to serve.
+
+        Raises:
+            ListenError: the host has no address here, its port is taken, or listening on it is not safe.
+        """
+        settings = self._settings
+        addresses = await resolve(settings.host)
+        exposed = check_exposure(settings.host, addresses, settings.allow_insecure)
+        addresses = usable(settings.host, addresses, settings.port, settings.reuse_port)
+
+        self._server = grpc.aio.server(options=channel_options(settings))
+        bounds = MessageBounds(settings.max_request_bytes, settings.max_reply_bytes)
+        self._server.add_generic_rpc_handlers(
+            [service_handler(service, self._gate, bounds) for service in self._services]
+        )
+        names = [service.name for service in self._services]
+        self._health.add_to(self._server)
+        reflect = not exposed if settings.reflection is None else settings.reflection
+        if reflect:
+            shown = [*names, HEALTH_SERVICE, reflection.SERVICE_NAME]
+            reflection.enable_server_reflection(shown, self._server)
+
+        self._port = settings.port
+        for address in addresses:
+            self._port = _open(self._server, address.with_port(self._port))
+        self._targets = tuple(address.with_port(self._port) for address in addresses)
+        await self._server.start()
+        await self._health.serving(names)
+        if exposed:
+            self._log.warning("insecure", detail="other machines can reach this server, and nothing is encrypted")
+        self._log.info("serving", targets=self._targets, port=self._port, services=names, reflection=reflect)
+
+    async def stop(self, hurry: asyncio.Event | None = None) -> None:
+        """Stop: health first, then new calls are refused, then those under way end or are cut.
+
+        Args:
+            hurry: once it is set, nothing more is waited for.
+        """
+        if self._server is None:
+            return
+        hurry = asyncio.Event() if hurry is None else hurry
+        self._log.info("stopping", calls=self._gate.inside)
+        await self._health.enter_graceful_shutdown()
+        await _first_of(self._settings.drain_delay_seconds, hurry.wait())
+        self._gate.drain()
+        await _first_of(self._settings.grace_period_seconds, hurry.wait(), self._gate.empty())
+        cut = self._gate.cut()
+        await _first_of(_CUT_SECONDS, self._gate.empty())
+        self._health.close()
+        await self._server.stop(_FLUSH_SECONDS)
+        self._log.info("stopped", calls_cut=cut)
+
+    async def wait_closed(self) -> None:
+        """Wait until the server has stopped, whoever stopped it.
+
+        Raises:
+            Exception: what it died of.
+        """
+        if self._server is not None:
+            # With a time-out grpc shields its own future from a cancellation of this wait.
+            await self._server.wait_for_termination(_FOR_EVER)
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+
+async def run(server: Server, announce: Callable[[tuple[str, ...]], None]) -> None:
+    """Serve until SIGTERM or SIGINT, then stop gracefully; a second signal makes that quick.
+
+    Args:
+        server: not started yet.
+        announce: is told what is listened on, once requests are served.
+
+    Raises:
+        ListenError: the server can't listen as it is told to.
+        Exception: what the server died of.
+    """
+    stop, hurry = asyncio.Event(), asyncio.Event()
+
+    def on_signal() -> None:
+        (hurry if stop.is_set() else stop).set()
+
+    with _signals(on_signal):
+        await server.start()
+        announce(server.targets)
+        await _first_of(_FOR_EVER, stop.wait(), server.wait_closed())
+        await server.stop(hurry)
+        await server.wait_closed()
+
+
+def channel_options(settings: ServerSettings) -> list[tuple[str, int]]:
+    """The options of grpc's server that follow from `settings`."""
+    keepalive = settings.keepalive
+    return [
+        ("grpc.so_reuseport", int(settings.reuse_port)),
+        # The gate refuses what exceeds the setting and says so in full; grpc stops what is far beyond, unread.
+        ("grpc.max_receive_message_length", 2 * settings.max_request_bytes),
+        ("grpc.max_send_message_length", settings.max_reply_bytes),
+        ("grpc.keepalive_time_ms", _milliseconds(keepalive.interval_seconds)),
+        ("grpc.keepalive_timeout_ms", _milliseconds(keepalive.timeout_seconds)),
+        ("grpc.keepalive_permit_without_calls", 1),
+        ("grpc.http2.min_ping_interval_without_data_ms", _milliseconds(keepalive.min_client_interval_seconds)),
+    ]
+
+
+def _milliseconds(seconds: float) -> int:
+    return min(round(seconds * 1000), 2**31 - 1)
+
+
+def _open(server: grpc.aio.Server, target: str) -> int:
+    """Listen on `target`; the port. TLS will be a matter of add_secure_port here."""
+    try:
+        return server.add_insecure_port(target)
+    except RuntimeError:
+        raise ListenError(f"can't listen on {target}") from None
+
+
+async def _first_of(seconds: float, *waits: Coroutine[Any, Any, Any]) -> None:
+    """Wait until one of `waits` ends, at most so long, and give up the others."""
+    tasks = [asyncio.ensure_future(wait) for wait in waits]
+    try:
+        await asyncio.wait(tasks, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+@contextmanager
+def _signals(handler: Callable[[], None]) -> Iterator[None]:
+    """Call `handler` on SIGTERM and SIGINT."""
+    loop = asyncio.get_running_loop()
+    chosen = (signal.SIGTERM, signal.SIGINT)
+    for number in chosen:
+        loop.add_signal_handler(number, handler)
+    try:
+        yield
+    finally:
+        for number in chosen:
+            loop.remove_signal_handler(number)
