@@ -1,9 +1,9 @@
 """Values of the scope, as plain Python objects.
 
 A value is None, a bool, an int (64 bit), a finite float, a str, bytes, a list of values, a dict from str
-to value, a `Text` or an `Image`. At the top of the scope a value may also be `Opaque` (the client keeps it and sends a tag that
-can be compared, nothing else) or `PENDING` (an output that has not arrived yet). `services.codec` makes
-them from the wire and checks them; past that point they are known to be well-formed.
+to value, a `Text` or an `Image`. At the top of the scope a value may also be `Opaque` (the client keeps it
+and sends a tag that can be compared, nothing else) or `PENDING` (an output that has not arrived yet).
+`services.codec` makes them from the wire and checks them; past that point they are known to be well-formed.
 """
 
 from __future__ import annotations

@@ -46,7 +46,8 @@ def _fits(record: Record) -> bool:
         case StartCalls(call_ids):
             return bool(call_ids) and named(call_ids, CallStatus.OUTSTANDING) and not waits
         case AwaitCalls(_, call_ids):
-            return waits and named(call_ids, CallStatus.PENDING)
+            before_suspension = any(call.status is CallStatus.SUSPENDED for call in record.calls)
+            return (waits or before_suspension) and named(call_ids, CallStatus.PENDING)
         case SuspendCalls(call_ids):
             return bool(call_ids) and named(call_ids, CallStatus.SUSPENDED)
         case NoOp():

@@ -387,8 +387,15 @@ class Transition:
         if outstanding:
             return NoOp()
         if suspended:
-            return SuspendCalls(suspended)
+            return self._needed_first(live) or SuspendCalls(suspended)
         return self._held.action if self._held is not None else NoOp()
+
+    def _needed_first(self, live: Sequence[LiveCall]) -> AwaitCalls | None:
+        """Before a suspension, which frees everything: outputs on their way that the planner needs."""
+        awaited = self._planner.awaits(self._state)
+        calls = [call for call in live if call.status is CallStatus.PENDING and call.agent in awaited]
+        keys = dict.fromkeys(self._agents[call.agent].output_key or "" for call in calls)
+        return AwaitCalls(tuple(keys), tuple(call.id for call in calls)) if calls else None
 
     def _finish(self) -> tuple[Record, Explanation, tuple[Warn, ...]]:
         action = self._compose()

@@ -144,6 +144,9 @@ class Planner(Protocol[StateT]):
     def expects(self, state: StateT) -> frozenset[int] | None:
         """The agents (by position) of whose calls it has yet to hear; None where a state can't tell."""
 
+    def awaits(self, state: StateT) -> frozenset[int]:
+        """The agents (by position) of whose calls it has heard that their output, which it needs, comes later."""
+
     def dump(self, state: StateT) -> PlannerMap:
         """The planner map: what the library saves."""
 

@@ -106,6 +106,10 @@ class BeliefDesireIntention:
         agents = self._intentions[state.desire].agents
         return frozenset((agents[state.step],)) if state.step < len(agents) else None
 
+    def awaits(self, state: BdiState) -> frozenset[int]:
+        """None beyond what an `Await` names."""
+        return frozenset()
+
     def dump(self, state: BdiState) -> PlannerMap:
         """The counter alone, as in the library."""
         return {"invocationCounter": state.invocations}

@@ -45,10 +45,12 @@ class CascadeState:
     Attributes:
         tier: the position of the agent being tried; None before the first.
         latest: the position of the agent that answered last.
+        ungraded: its answer, while the grade waits for an argument. Never saved: a state holds no outputs.
     """
 
     tier: int | None = None
     latest: int | None = None
+    ungraded: tuple[Value] | None = None
 
 
 class ConfidenceCascade:
@@ -99,7 +101,8 @@ class ConfidenceCascade:
         A human who has answered meanwhile is not asked again: the answer is graded.
         """
         if state.tier is None:
-            return self._try_next(state, view)
+            waiting = pending_keys(self.system.planner_agent.inputs, view)
+            return self._wait(state, waiting) if waiting else self._try_next(state, view)
         agent = self.system.agents[state.tier]
         key = agent.output_key
         if agent.human and key is not None and view.present(key) and not view.pending(key):
@@ -117,12 +120,19 @@ class ConfidenceCascade:
         return (yield from self._grade(state, view, report.value))
 
     def proceed(self, state: CascadeState, view: View) -> Thinking[CascadeState]:
-        """Grade the answer that has arrived."""
-        return (yield from self._grade(state, view, self._answer_in_scope(state, view)))
+        """Grade the answer, now that it or the arguments have arrived; or begin, if nothing was tried yet."""
+        if state.tier is None:
+            return self._try_next(state, view)
+        answer = state.ungraded[0] if state.ungraded else self._answer_in_scope(state, view)
+        return (yield from self._grade(replace(state, ungraded=None), view, answer))
 
     def expects(self, state: CascadeState) -> frozenset[int] | None:
         """The tier being tried."""
         return frozenset() if state.tier is None else frozenset((state.tier,))
+
+    def awaits(self, state: CascadeState) -> frozenset[int]:
+        """None beyond what an `Await` names."""
+        return frozenset()
 
     def dump(self, state: CascadeState) -> PlannerMap:
         """The tier being tried and the latest that answered."""
@@ -159,6 +169,11 @@ class ConfidenceCascade:
                 metadata={"agent": name},
             )
         return position
+
+    @staticmethod
+    def _wait(state: CascadeState, keys: tuple[str, ...]) -> Move[CascadeState]:
+        summary = f"The grade needs values that are on their way: {', '.join(keys)}."
+        return Move(state, Await(keys), Outcome.AWAITING, summary)
 
     def _answer_in_scope(self, state: CascadeState, view: View) -> Value:
         tier = self.system.agents[state.tier or 0]
@@ -202,8 +217,7 @@ class ConfidenceCascade:
             return Move(state, Done(OutputOf(tier)), Outcome.UNGRADED, summary, found)
         waiting = pending_keys(self.system.planner_agent.inputs, view)
         if waiting:
-            summary = f"The grade needs values that are on their way: {', '.join(waiting)}."
-            return Move(state, Await(waiting), Outcome.AWAITING, summary)
+            return self._wait(replace(state, ungraded=(answer,)), waiting)
         fields = (*argument_fields(self.system, view), Field(CANDIDATE, answer, rank=1))
         answers = yield DecisionRequest(fields, (self._question,))
         name, threshold = self._question.name, self.options.threshold

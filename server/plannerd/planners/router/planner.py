@@ -129,6 +129,10 @@ class DecisionRouter:
         """The activated agents that were not reported yet."""
         return frozenset(state.activated or ()) - state.answered - state.pending - state.skipped
 
+    def awaits(self, state: RouterState) -> frozenset[int]:
+        """The activated agents whose outputs are on their way: the result has them all."""
+        return state.pending
+
     def dump(self, state: RouterState) -> PlannerMap:
         """Who was activated, who has an output, whose was pending."""
         return dump_map(state, self.system)

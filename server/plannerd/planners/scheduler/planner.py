@@ -161,6 +161,10 @@ class DecisionScheduler:
         """The agent being run."""
         return frozenset() if state.current is None else frozenset((state.current,))
 
+    def awaits(self, state: SchedulerState) -> frozenset[int]:
+        """None beyond what an `Await` names."""
+        return frozenset()
+
     def dump(self, state: SchedulerState) -> PlannerMap:
         """Invocations, who cannot run again yet, who is being run."""
         return dump_map(state, self.system)

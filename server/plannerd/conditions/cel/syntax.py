@@ -1,0 +1,336 @@
+"""From the text of an expression to a checked syntax tree.
+
+Parsing and type checking are cel-cpp's, Google's implementation of CEL; this module alone imports it. It
+hands out the tree in the wire format of `cel.expr.CheckedExpr`, a public and frozen protobuf message, which
+is read here field by field: its Python classes are in no maintained package, and the fields that matter are
+few. What a condition has no use for is refused here or by the checker, which is given nothing else to know.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import re
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final, Literal, TypeAlias
+
+from cel_expr_python import cel  # type: ignore[import-untyped]
+
+from plannerd.conditions.cel.limits import MAX_NESTING
+
+
+class Refused(Exception):  # noqa: N818 - the name says what happened
+    """An expression that is not taken.
+
+    Args:
+        problem: what is wrong and what to do.
+        offset: where, in characters from the start of the expression, or None where that is not known.
+    """
+
+    def __init__(self, problem: str, offset: int | None) -> None:
+        super().__init__(problem)
+        self.problem = problem
+        self.offset = offset
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """A literal."""
+
+    offset: int
+    value: bool | int | float | str | bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    """A variable, or the name of a type."""
+
+    offset: int
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Select:
+    """`operand.field`; with `test`, `has(operand.field)`."""
+
+    offset: int
+    operand: Node
+    field: str
+    test: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A function or an operator; `x.f(y)` and `f(x, y)` are the same here."""
+
+    offset: int
+    function: str
+    arguments: tuple[Node, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ListOf:
+    """`[a, b]`."""
+
+    offset: int
+    elements: tuple[Node, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MapOf:
+    """`{a: b}`."""
+
+    offset: int
+    entries: tuple[tuple[Node, Node], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """`items.all(variable, condition)`, or one of its two siblings."""
+
+    offset: int
+    kind: Literal["all", "exists", "exists_one"]
+    items: Node
+    variable: str
+    condition: Node
+
+
+Node: TypeAlias = Constant | Name | Select | Call | ListOf | MapOf | Loop
+
+FUNCTIONS: Final = (
+    *("size", "contains", "startsWith", "endsWith", "matches"),
+    *("type", "dyn", "int", "double", "string", "bool", "bytes"),
+)
+"""The functions that a condition may call. None of them knows the time or reaches outside."""
+
+_OPERATORS: Final = ("_&&_", "_||_", "!_", "_?_:_", "_+_", "_-_", "_*_", "_/_", "_%_", "-_", "@in", "_[_]")
+_COMPARED: Final = ("int", "double", "string", "bytes", "bool")
+_MIXED: Final = (("int", "double"), ("double", "int"))
+# map() and filter() are known to the parser only so that they can be refused with a reason.
+_MACROS: Final = ("has", "all", "exists", "exists_one", "map", "filter")
+
+_FAILED: Final = re.compile(r"ERROR: <input>:(-?\d+):(-?\d+): (.*)")
+
+
+def _declare(name: str, overloads: list[tuple[str, str]]) -> dict[str, object]:
+    """A boolean operator on two operands, for the environment's configuration."""
+
+    def operand(kind: str) -> dict[str, object]:
+        return {"type_name": kind, "is_type_param": kind == "A"}
+
+    return {
+        "name": name,
+        "overloads": [
+            {"id": f"{name}{a}_{b}", "args": [operand(a), operand(b)], "return": {"type_name": "bool"}}
+            for a, b in overloads
+        ],
+    }
+
+
+@functools.cache
+def _environment() -> cel.Env:
+    """What expressions are checked against: `scope`, the functions above, and nothing else.
+
+    The comparisons are declared anew because cel-cpp's checker knows none between an int and a double.
+    """
+    ordered = [*((kind, kind) for kind in _COMPARED), *_MIXED]
+    config = {
+        "stdlib": {
+            "include_macros": list(_MACROS),
+            "include_functions": [{"name": name} for name in (*FUNCTIONS, *_OPERATORS, "@not_strictly_false")],
+        },
+        "functions": [
+            *(_declare(name, ordered) for name in ("_<_", "_<=_", "_>_", "_>=_")),
+            *(_declare(name, [("A", "A"), *_MIXED]) for name in ("_==_", "_!=_")),
+        ],
+    }
+    # JSON is YAML.
+    return cel.NewEnv(
+        config=cel.NewEnvConfigFromYaml(json.dumps(config)),
+        variables={"scope": cel.Type.Map(cel.Type.STRING, cel.Type.DYN)},
+    )
+
+
+def parse(expression: str) -> Node:
+    """The checked tree of `expression`, whose result is a boolean or is not known before it is evaluated.
+
+    Raises:
+        Refused: it can't be parsed, its types don't fit, or it uses what conditions don't have.
+    """
+    try:
+        compiled = _environment().compile(expression)
+    except RuntimeError as error:
+        raise _refusal(expression, str(error)) from None
+    result = compiled.return_type().name()
+    if result not in {"BOOL", "DYN"}:
+        raise Refused(f"the result is of type {result.lower()}, not a boolean; compare it with something", 0)
+    return _Reader(compiled.serialize()).node()
+
+
+def _refusal(expression: str, text: str) -> Refused:
+    """What the parser or checker found, as told by the text of its error."""
+    found = _FAILED.search(text)
+    # No place is given for what is nested too deeply, neither by the parser nor by the code before it.
+    if found is None or int(found[1]) < 1:
+        return Refused(
+            f"it can't be parsed; it may have more than {MAX_NESTING} levels, counting brackets and the links of a "
+            "chain like a + b + c: use fewer of them",
+            None,
+        )
+    line, column, problem = int(found[1]), int(found[2]), found[3].replace(" (in container '')", "")
+    if problem.startswith("undeclared reference"):
+        problem += f"; there are the variable scope and the functions {', '.join(FUNCTIONS)}"
+    elif problem.startswith("Syntax error") and " expecting {" in problem:
+        problem = problem[: problem.index(" expecting {")]
+    lines = expression.split("\n")
+    offset = sum(len(before) + 1 for before in lines[: line - 1]) + column - 1
+    printable = "".join(character if character.isprintable() else "?" for character in problem[:400])
+    return Refused(printable, offset)
+
+
+# --- The wire format. Field numbers: cel/expr/checked.proto, cel/expr/syntax.proto.
+
+_Field: TypeAlias = tuple[int, int, memoryview]
+
+
+def _varint(data: memoryview, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        byte = data[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, at
+        shift += 7
+
+
+def _fields(data: memoryview) -> Iterator[_Field]:
+    """The fields of a message: number, the value of a varint (else 0), the bytes of any other (else empty)."""
+    at, empty = 0, data[:0]
+    while at < len(data):
+        tag, at = _varint(data, at)
+        number, wire = tag >> 3, tag & 7
+        if wire == 0:
+            value, at = _varint(data, at)
+            yield number, value, empty
+            continue
+        if wire == 2:
+            length, at = _varint(data, at)
+        else:
+            length = 8 if wire == 1 else 4
+        yield number, 0, data[at : at + length]
+        at += length
+
+
+def _text(data: memoryview) -> str:
+    return str(data, "utf-8")
+
+
+class _Reader:
+    """Reads a `google.protobuf.Any` that holds a CheckedExpr."""
+
+    def __init__(self, serialized: bytes) -> None:
+        self._offsets: dict[int, int] = {}
+        self._root = memoryview(b"")
+        for number, _, checked in _fields(memoryview(serialized)):
+            if number == 2:
+                for part, _, data in _fields(checked):
+                    if part == 4:
+                        self._root = data
+                    elif part == 5:
+                        self._read_offsets(data)
+
+    def _read_offsets(self, source_info: memoryview) -> None:
+        for number, _, entry in _fields(source_info):
+            if number == 4:
+                key_and_value = {part: value for part, value, _ in _fields(entry)}
+                self._offsets[key_and_value.get(1, 0)] = key_and_value.get(2, 0)
+
+    def node(self) -> Node:
+        """The whole tree."""
+        return self._node(self._root)
+
+    def _node(self, data: memoryview) -> Node:
+        identity, kind, content = 0, 0, data
+        for number, value, part in _fields(data):
+            if number == 2:
+                identity = value
+            else:
+                kind, content = number, part
+        offset = self._offsets.get(identity, 0)
+        match kind:
+            case 3:
+                return _constant(offset, content)
+            case 4:
+                return Name(offset, _text(next(_fields(content))[2]))
+            case 5:
+                return self._select(offset, content)
+            case 6:
+                return self._call(offset, content)
+            case 7:
+                return ListOf(offset, tuple(self._node(part) for number, _, part in _fields(content) if number == 1))
+            case 8:
+                return self._map(offset, content)
+            case 9:
+                return self._loop(offset, content)
+        raise Refused("it has something that conditions don't have", offset)
+
+    def _select(self, offset: int, data: memoryview) -> Select:
+        part = {number: content for number, _, content in _fields(data)}
+        return Select(offset, self._node(part[1]), _text(part[2]), test=3 in part)
+
+    def _call(self, offset: int, data: memoryview) -> Call:
+        function = ""
+        arguments: list[Node] = []
+        for number, _, part in _fields(data):
+            if number == 2:
+                function = _text(part)
+            else:  # the target, which comes first, or an argument
+                arguments.append(self._node(part))
+        return Call(offset, function, tuple(arguments))
+
+    def _map(self, offset: int, data: memoryview) -> MapOf:
+        entries: list[tuple[Node, Node]] = []
+        for number, _, part in _fields(data):
+            if number == 1:
+                raise Refused("protobuf messages can't be made in a condition", offset)
+            entry = {field: content for field, _, content in _fields(part)}
+            entries.append((self._node(entry[3]), self._node(entry[4])))
+        return MapOf(offset, tuple(entries))
+
+    def _loop(self, offset: int, data: memoryview) -> Loop:
+        """A macro, recognised by what the parser made of it."""
+        part = {number: content for number, _, content in _fields(data)}
+        start = self._node(part[4])
+        step = self._node(part[6])
+        items = self._node(part[2])
+        if isinstance(start, Constant) and isinstance(step, Call) and 8 not in part:
+            variable = _text(part[1])
+            match start.value, step.function:
+                case True, "_&&_":
+                    return Loop(offset, "all", items, variable, step.arguments[1])
+                case False, "_||_":
+                    return Loop(offset, "exists", items, variable, step.arguments[1])
+                case 0, "_?_:_":
+                    return Loop(offset, "exists_one", items, variable, step.arguments[0])
+        raise Refused("map() and filter() are not available; ask with all(), exists() or exists_one()", offset)
+
+
+def _constant(offset: int, data: memoryview) -> Constant:
+    number, value, content = next(_fields(data))
+    match number:
+        case 1:
+            return Constant(offset, None)
+        case 2:
+            return Constant(offset, bool(value))
+        case 3:
+            return Constant(offset, value - (1 << 64) if value >> 63 else value)
+        case 5:
+            return Constant(offset, float(struct.unpack("<d", content)[0]))
+        case 6:
+            return Constant(offset, _text(content))
+        case 7:
+            return Constant(offset, bytes(content))
+    raise Refused("unsigned numbers are not available; leave the u away", offset)
