@@ -12,7 +12,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from plannerd.conditions import Beliefs
 from plannerd.decisions.models import DecisionModels, NamedModel
@@ -47,6 +47,9 @@ Remaining: TypeAlias = Callable[[], float | None]
 """Seconds until a call's deadline; None without one."""
 
 Stepped: TypeAlias = tuple[Record, Explanation, tuple[Warn, ...]]
+
+
+_NOT_OWNER: Final = (Relation.FENCED, Relation.FORKED)
 
 
 def no_deadline() -> float | None:
@@ -143,7 +146,11 @@ class Engine:
     async def first_action(
         self, identity: str, command: FirstActionCommand, digest: bytes, remaining: Remaining = no_deadline
     ) -> bytes:
-        """Give the scope and get the first action, or attach to a running invocation (rows 16, 17)."""
+        """Give the scope and get the first action, or attach to a running invocation (rows 16, 17).
+
+        Attaching is no step: it decides nothing and moves no position, so that it may be repeated, and so that
+        a request whose reply was lost can be sent again as it was.
+        """
 
         async def step(record: Record, transition: Transition) -> Stepped:
             if record.action is None:
@@ -186,7 +193,7 @@ class Engine:
             existing = await self._store.get(key)
             if existing is None:
                 return
-            if command.base is not None and relate(command.base, existing.position) is Relation.FENCED:
+            if command.base is not None and relate(command.base, existing.position) in _NOT_OWNER:
                 raise _owner_changed(command.invocation_id, existing.position)
             if isinstance(existing, Record):
                 await self._store.end(key, Tombstone(existing.position))
@@ -225,7 +232,9 @@ class Engine:
                 after = replace(after, model=decider.records[-1].response.model)
             reply = self._reply(after, explanation, (*warnings, *decider.warnings))
             encoded = self._fit(after, reply)
-            await self._store.put(key, replace(after, reply=Reply(encoded, command.base, digest)))
+            if after.position != record.position:
+                after = replace(after, reply=Reply(encoded, command.base, digest))
+            await self._store.put(key, after)
         self._observe(StepEvent(identity, command.invocation_id, reply))
         return encoded
 
@@ -248,9 +257,12 @@ class Engine:
         match relate(base, current):
             case Relation.CURRENT:
                 return None
+            case Relation.FORKED if record.action is not None:
+                raise _owner_changed(record.invocation_id, current)
             case Relation.FENCED:
                 raise _owner_changed(record.invocation_id, current)
-            case Relation.AHEAD:
+            case Relation.AHEAD | Relation.FORKED:
+                # A fork of an invocation that has made no step here is one that went on elsewhere.
                 await self._store.drop(key)
                 raise PlannerdError(
                     Reason.REPLICA_BEHIND,

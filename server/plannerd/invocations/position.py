@@ -37,14 +37,17 @@ class Relation(enum.Enum):
     STALE = "stale"
     AHEAD = "ahead"
     FENCED = "fenced"
+    FORKED = "forked"
 
 
 def relate(base: Position, current: Position) -> Relation:
     """What a request based on `base` is to an invocation at `current`."""
     if base.epoch > current.epoch:
         return Relation.AHEAD
-    if base.epoch < current.epoch or base.branch != current.branch:
+    if base.epoch < current.epoch:
         return Relation.FENCED
+    if base.branch != current.branch:
+        return Relation.FORKED
     if base.revision == current.revision:
         return Relation.CURRENT
     if base.revision > current.revision:

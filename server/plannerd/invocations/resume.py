@@ -50,7 +50,9 @@ def check_replaceable(existing: Record, command: InitCommand) -> None:
             "resume with take_over.",
             metadata=current.metadata(),
         )
-    if relate(command.state.position, current) not in (Relation.CURRENT, Relation.AHEAD):
+    relation = relate(command.state.position, current)
+    never_stepped = existing.action is None and relation is Relation.FORKED
+    if relation not in (Relation.CURRENT, Relation.AHEAD) and not never_stepped:
         raise PlannerdError(
             Reason.STATE_OUTDATED,
             f"The state is of revision {command.state.position.revision}, but the invocation is at "

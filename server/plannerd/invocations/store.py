@@ -81,10 +81,15 @@ class MemoryStore:
         return len(self._entries)
 
     async def get(self, key: Key) -> Record | Tombstone | None:
-        """What is kept under `key`."""
+        """What is kept under `key`; asking for an invocation touches it."""
         self._expire()
-        entry = self._entries.get(key) or self._tombstones.get(key)
-        return None if entry is None else entry.content
+        entry = self._entries.get(key)
+        if entry is None:
+            entry = self._tombstones.get(key)
+            return None if entry is None else entry.content
+        entry.touched = self._clock()
+        self._entries.move_to_end(key)
+        return entry.content
 
     async def put(self, key: Key, record: Record) -> None:
         """Keep `record`, and drop what is over the bounds."""

@@ -125,7 +125,7 @@ class Transition:
         self._known = {**self._known, **arrived}
         action = self._before.action or NoOp()
         explanation = Explanation(Outcome.ATTACHED, "A client attached; nothing was decided.")
-        return self._record(action), explanation, tuple(self._warnings)
+        return replace(self._record(action), position=self._before.position), explanation, tuple(self._warnings)
 
     async def report(
         self, change: ScopeChange, results: Sequence[CallResult]

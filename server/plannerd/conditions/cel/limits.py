@@ -18,25 +18,39 @@ MAX_NESTING: Final = 32
 MAX_LOOPS: Final = 3
 """How deep all(), exists() and exists_one() may be nested in each other."""
 
+MAX_PATTERNS: Final = 4
+"""Calls of matches() in an expression."""
+
 MAX_PATTERN_CHARACTERS: Final = 256
 """Length of the patterns of an expression, all together."""
 
-MAX_PATTERN_SIZE: Final = 500
+MAX_PATTERN_SIZE: Final = 2_000
 """Instructions that one pattern compiles to."""
 
-MAX_PATTERN_MEMORY: Final = 256 * 1024
+MAX_PATTERN_MEMORY: Final = 128 * 1024
 """Bytes that a compiled pattern may take, its cache of states included."""
 
 WORK: Final = 100_000
 """Units of work of one evaluation."""
 
-# The prices, in units. What costs little and happens once per node of the expression is in the node's own unit.
+# The prices. A node of the expression costs one unit each time it is evaluated; what follows comes on top.
 
 WORK_PER_ERROR: Final = 20
 """An error that `&&`, `||`, all() or exists() puts aside."""
 
+WORK_PER_ITEM_COMPARED: Final = 8
 CHARACTERS_COMPARED_PER_UNIT: Final = 512
-CHARACTERS_SEARCHED_PER_UNIT: Final = 64
 CHARACTERS_MADE_PER_UNIT: Final = 16
-PATTERN_STEPS_PER_UNIT: Final = 32
+ITEMS_MADE_PER_UNIT: Final = 8
+PATTERN_STEPS_PER_UNIT: Final = 14
 """One step is one instruction of a pattern, tried at one byte of the text."""
+
+
+def price_of_search(text: int, part: int) -> int:
+    """The work of looking for a text of `part` characters in one of `text` characters.
+
+    CPython searches in linear time where the texts are long, else in up to the product of their lengths.
+    """
+    if text >= 30_000 or (text >= 2_000 and part >= 100):
+        return text // 10
+    return text * (16 + part) // 320

@@ -18,7 +18,9 @@ from typing import Any, Final, TypeAlias
 from plannerd.conditions.cel.limits import (
     CHARACTERS_COMPARED_PER_UNIT,
     CHARACTERS_MADE_PER_UNIT,
-    CHARACTERS_SEARCHED_PER_UNIT,
+    ITEMS_MADE_PER_UNIT,
+    WORK_PER_ITEM_COMPARED,
+    price_of_search,
 )
 from plannerd.values import Image, Text
 
@@ -137,7 +139,7 @@ def equal(a: Value, b: Value, work: Work) -> bool:
         if len(a) != len(b):
             return False
         for left, right in zip(a, b, strict=True):
-            work.spend(4)
+            work.spend(WORK_PER_ITEM_COMPARED)
             if not equal(left, right, work):
                 return False
         return True
@@ -145,7 +147,7 @@ def equal(a: Value, b: Value, work: Work) -> bool:
         if len(a) != len(b):
             return False
         for key, left in a.items():
-            work.spend(5)
+            work.spend(WORK_PER_ITEM_COMPARED)
             if key not in b or not equal(left, b[key], work):
                 return False
         return True
@@ -213,7 +215,7 @@ def add(a: Value, b: Value, work: Work, offset: int) -> Value:
         if kind is float:
             return a + b
         if kind is str or kind is bytes or kind is list:
-            work.spend((len(a) + len(b)) // CHARACTERS_MADE_PER_UNIT)
+            work.spend((len(a) + len(b)) // (ITEMS_MADE_PER_UNIT if kind is list else CHARACTERS_MADE_PER_UNIT))
             return a + b
     raise no_such_operation("+", offset, a, b)
 
@@ -311,7 +313,7 @@ def contained(a: Value, collection: Value, work: Work, offset: int) -> bool:
             return type(a) is str and a in collection
     elif kind is list:
         for element in collection:
-            work.spend(4)
+            work.spend(WORK_PER_ITEM_COMPARED)
             if equal(a, element, work):
                 return True
         return False
@@ -331,8 +333,7 @@ def size(a: Value, work: Work, offset: int) -> int:
 def contains(a: Value, part: Value, work: Work, offset: int) -> bool:
     """`a.contains(part)`."""
     if type(a) is str and type(part) is str:
-        # Searching is fast unless text and part repeat themselves; then it takes the product of their lengths.
-        work.spend((len(a) * (min(len(part), 100) + 1)) // CHARACTERS_SEARCHED_PER_UNIT)
+        work.spend(price_of_search(len(a), len(part)))
         return part in a
     raise no_such_operation("contains()", offset, a, part)
 
@@ -391,6 +392,7 @@ def to_double(a: Value, work: Work, offset: int) -> float:
     if kind is float or kind is int:
         return float(a)
     if kind is str:
+        work.spend(min(len(a), _MAX_DOUBLE_TEXT) // 4)
         if len(a) <= _MAX_DOUBLE_TEXT and _DOUBLE_TEXT.fullmatch(a):
             number = float(a)
             if math.isfinite(number):
@@ -427,7 +429,7 @@ def to_bytes(a: Value, work: Work, offset: int) -> bytes:
         try:
             return bytes(a, "utf-8")
         except UnicodeEncodeError:
-            raise Failure("the string is no UTF-8", offset) from None
+            raise Failure("the string is no valid Unicode", offset) from None
     raise no_such_operation("bytes()", offset, a)
 
 

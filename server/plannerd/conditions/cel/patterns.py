@@ -10,7 +10,8 @@ from plannerd.conditions.cel.limits import MAX_PATTERN_MEMORY, MAX_PATTERN_SIZE,
 from plannerd.conditions.cel.operations import Failure, Value, Work, no_such_operation
 from plannerd.conditions.cel.syntax import Refused
 
-_MISSING: Final = None
+_START: Final = 32
+"""What starting a search costs, as if the text were so much longer."""
 
 
 def _options() -> re2.Options:
@@ -53,10 +54,14 @@ class Pattern:
         """Whether it matches any part of `text`."""
         if type(text) is not str:
             raise no_such_operation("matches()", offset, text)
-        work.spend(5 + len(text) * (self._size + 4) // PATTERN_STEPS_PER_UNIT)
+        # A character has at least one byte; the price of the others follows when they are known.
+        self._pay(len(text) + _START, work)
         try:
             encoded = text.encode()
         except UnicodeEncodeError:
-            raise Failure("the string is no UTF-8", offset) from None
-        work.spend((len(encoded) - len(text)) * (self._size + 4) // PATTERN_STEPS_PER_UNIT)
-        return self._compiled.search(encoded) is not _MISSING
+            raise Failure("the string is no valid Unicode", offset) from None
+        self._pay(len(encoded) - len(text), work)
+        return self._compiled.search(encoded) is not None
+
+    def _pay(self, size: int, work: Work) -> None:
+        work.spend(size * (self._size + 4) // PATTERN_STEPS_PER_UNIT)

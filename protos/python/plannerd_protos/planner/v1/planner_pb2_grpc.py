@@ -104,7 +104,7 @@ class PlannerServiceServicer:
     def FirstAction(self, request, context):
         """Gives the scope and gets the first action. On an invocation that is under way it attaches instead: the
         snapshot replaces what the server knew, nothing is decided, and the answer has the current action with
-        all live calls.
+        all live calls at the same position. Attaching may be repeated.
 
         Fails with: INVALID_ARGUMENT INVALID_REQUEST, INVALID_VALUE, MISSING_BELIEF, UNSUPPORTED_INPUT;
         NOT_FOUND INVOCATION_NOT_FOUND; FAILED_PRECONDITION INVOCATION_FINISHED, INVOCATION_ENDED,

@@ -53,7 +53,7 @@ class PlannerServiceStub:
     FirstAction: _grpc.UnaryUnaryMultiCallable[_planner_pb2.FirstActionRequest, _planner_pb2.FirstActionResponse]
     """Gives the scope and gets the first action. On an invocation that is under way it attaches instead: the
     snapshot replaces what the server knew, nothing is decided, and the answer has the current action with
-    all live calls.
+    all live calls at the same position. Attaching may be repeated.
 
     Fails with: INVALID_ARGUMENT INVALID_REQUEST, INVALID_VALUE, MISSING_BELIEF, UNSUPPORTED_INPUT;
     NOT_FOUND INVOCATION_NOT_FOUND; FAILED_PRECONDITION INVOCATION_FINISHED, INVOCATION_ENDED,
@@ -119,7 +119,7 @@ class PlannerServiceAsyncStub(PlannerServiceStub):
     FirstAction: _aio.UnaryUnaryMultiCallable[_planner_pb2.FirstActionRequest, _planner_pb2.FirstActionResponse]  # type: ignore[assignment]
     """Gives the scope and gets the first action. On an invocation that is under way it attaches instead: the
     snapshot replaces what the server knew, nothing is decided, and the answer has the current action with
-    all live calls.
+    all live calls at the same position. Attaching may be repeated.
 
     Fails with: INVALID_ARGUMENT INVALID_REQUEST, INVALID_VALUE, MISSING_BELIEF, UNSUPPORTED_INPUT;
     NOT_FOUND INVOCATION_NOT_FOUND; FAILED_PRECONDITION INVOCATION_FINISHED, INVOCATION_ENDED,
@@ -194,7 +194,7 @@ class PlannerServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_planner_pb2.FirstActionResponse, _abc.Awaitable[_planner_pb2.FirstActionResponse]]:
         """Gives the scope and gets the first action. On an invocation that is under way it attaches instead: the
         snapshot replaces what the server knew, nothing is decided, and the answer has the current action with
-        all live calls.
+        all live calls at the same position. Attaching may be repeated.
 
         Fails with: INVALID_ARGUMENT INVALID_REQUEST, INVALID_VALUE, MISSING_BELIEF, UNSUPPORTED_INPUT;
         NOT_FOUND INVOCATION_NOT_FOUND; FAILED_PRECONDITION INVOCATION_FINISHED, INVOCATION_ENDED,
