@@ -1,7 +1,7 @@
 """The kinds of condition, and how one is evaluated.
 
 A condition has no side effects and may be asked several times in a step. One that can't be evaluated
-raises; it never counts as true or false (SPEC: conditions).
+raises; it never counts as true or false (docs/conditions.md).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Answers of a decision model, after validation (SPEC: decision models)."""
+"""Answers of a decision model, after validation (docs/decision-models.md)."""
 
 from __future__ import annotations
 

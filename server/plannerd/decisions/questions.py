@@ -1,4 +1,4 @@
-"""Questions to a decision model, and the request that carries them (SPEC: decision models)."""
+"""Questions to a decision model, and the request that carries them (docs/decision-models.md)."""
 
 from __future__ import annotations
 

@@ -22,7 +22,6 @@ class Decider:
         named: the invocation's model; None where its planner asks none.
         options: of the invocation.
         default_timeout: seconds for one request where the client sets none.
-        remaining: seconds until the call's deadline, or None.
         clock: monotonic seconds.
     """
 
@@ -32,20 +31,18 @@ class Decider:
         named: NamedModel | None,
         options: InvocationOptions,
         default_timeout: float,
-        remaining: Callable[[], float | None],
         clock: Callable[[], float],
     ) -> None:
         self._models = models
         self._named = named
         self._options = options
         self._default_timeout = default_timeout
-        self._remaining = remaining
         self._clock = clock
         self.records: list[DecisionRecord] = []
         self.warnings: list[Warn] = []
 
     async def ask(self, request: DecisionRequest) -> DecisionResponse:
-        """Ask, within the model's time-out and the call's deadline.
+        """Ask, within the model's time-out; when the call's own deadline passes, the call is cancelled.
 
         Raises:
             PlannerdError: what `DecisionModels.ask` raises, or DECISION_MODEL_UNEXPECTED.
@@ -53,9 +50,6 @@ class Decider:
         if self._named is None:
             raise RuntimeError("a planner that declared no questions asks one")
         timeout = self._options.timeout or self._default_timeout
-        remaining = self._remaining()
-        if remaining is not None:
-            timeout = min(timeout, max(remaining, 0.0))
         started = self._clock()
         response = await self._models.ask(self._named, request, timeout)
         seconds = self._clock() - started

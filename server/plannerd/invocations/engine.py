@@ -43,18 +43,10 @@ from plannerd.planners.registry import compile_planner
 Encode: TypeAlias = Callable[[StepReply], bytes]
 """Turns a reply into the bytes that are sent, stored and repeated."""
 
-Remaining: TypeAlias = Callable[[], float | None]
-"""Seconds until a call's deadline; None without one."""
-
 Stepped: TypeAlias = tuple[Record, Explanation, tuple[Warn, ...]]
 
 
 _NOT_OWNER: Final = (Relation.FENCED, Relation.FORKED)
-
-
-def no_deadline() -> float | None:
-    """The deadline of a call that has none."""
-    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,9 +135,7 @@ class Engine:
             await self._store.put(key, record)
         return self._init_reply(record)
 
-    async def first_action(
-        self, identity: str, command: FirstActionCommand, digest: bytes, remaining: Remaining = no_deadline
-    ) -> bytes:
+    async def first_action(self, identity: str, command: FirstActionCommand, digest: bytes) -> bytes:
         """Give the scope and get the first action, or attach to a running invocation (rows 16, 17).
 
         Attaching is no step: it decides nothing and moves no position, so that it may be repeated, and so that
@@ -157,11 +147,9 @@ class Engine:
                 return await transition.begin(command.scope)
             return transition.attach(command.scope)
 
-        return await self._step(identity, command, digest, step, remaining)
+        return await self._step(identity, command, digest, step)
 
-    async def next_action(
-        self, identity: str, command: NextActionCommand, digest: bytes, remaining: Remaining = no_deadline
-    ) -> bytes:
+    async def next_action(self, identity: str, command: NextActionCommand, digest: bytes) -> bytes:
         """Report results and get the next action (rows 15, 18 to 26)."""
 
         async def step(record: Record, transition: Transition) -> Stepped:
@@ -172,7 +160,7 @@ class Engine:
                 )
             return await transition.report(command.scope, command.results)
 
-        return await self._step(identity, command, digest, step, remaining)
+        return await self._step(identity, command, digest, step)
 
     async def execution_state(self, identity: str, invocation_id: str) -> bytes:
         """The last step, with its execution state."""
@@ -206,7 +194,6 @@ class Engine:
         command: FirstActionCommand | NextActionCommand,
         digest: bytes,
         step: Callable[[Record, Transition], Awaitable[Stepped]],
-        remaining: Remaining,
     ) -> bytes:
         key = (identity, command.invocation_id)
         async with self._locks.hold(key):
@@ -224,7 +211,7 @@ class Engine:
             _check_beliefs(planner, command.beliefs)
             started = self._clock()
             named = self._model(planner, record.options.model)
-            decider = Decider(self._models, named, record.options, self.limits.decision_timeout, remaining, self._clock)
+            decider = Decider(self._models, named, record.options, self.limits.decision_timeout, self._clock)
             transition = Transition(record, command.beliefs, decider.ask, self.limits.scope)
             after, explanation, warnings = await step(record, transition)
             explanation = replace(explanation, decisions=tuple(decider.records), seconds=self._clock() - started)

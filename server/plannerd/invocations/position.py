@@ -30,7 +30,7 @@ class Position:
 
 
 class Relation(enum.Enum):
-    """How a base relates to the current position (CONTRACT section 3, rows 9 to 13)."""
+    """How a base relates to the current position (docs/contract.md, rows 9 to 13)."""
 
     CURRENT = "current"
     PREVIOUS = "previous"

@@ -1,4 +1,4 @@
-"""Init on top of what is already there: resume, replace, take over (CONTRACT section 3, rows 3 to 8b)."""
+"""Init on top of what is already there: resume, replace, take over (docs/contract.md, rows 3 to 8b)."""
 
 from __future__ import annotations
 

@@ -128,7 +128,7 @@ class Scope:
 
 
 def changed_keys(marks: Mapping[str, str], known: Mapping[str, str], watched: frozenset[str]) -> frozenset[str]:
-    """The watched keys whose value or presence differs from what was known (SPEC: changed).
+    """The watched keys whose value or presence differs from what was known (docs/planners/scheduler.md).
 
     An output that was pending when the planner last looked does not count when it arrives.
     """

@@ -367,7 +367,7 @@ class Transition:
     # ---- the end of the step -----------------------------------------------------------------------
 
     def _compose(self) -> StepAction:
-        """Calls, else await, else suspend, else the ending, else nothing (CONTRACT section 3)."""
+        """Calls, else await, else suspend, else the ending, else nothing (docs/contract.md)."""
         if self._failed and self._held is not None:
             return self._held.action
         if self._started:

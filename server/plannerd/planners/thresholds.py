@@ -1,4 +1,4 @@
-"""Thresholds: strictly between 0 and 1, reached by `probability >= threshold` (SPEC: shared rules)."""
+"""Thresholds: strictly between 0 and 1, reached by `probability >= threshold`."""
 
 from __future__ import annotations
 

@@ -30,10 +30,8 @@ class DecisionModelService:
         """Answer questions about an input."""
         decision = decode_request(request)
         named = self._models.get(request.model or None)
-        remaining = call.time_remaining()
-        timeout = self._timeout if remaining is None else min(self._timeout, max(remaining, 0.0))
         started = self._clock()
-        response = await self._models.ask(named, decision, timeout)
+        response = await self._models.ask(named, decision, self._timeout)
         reply = decision_pb2.DecideResponse(
             answers=[encode_answer(question.name, response.answers[question.name]) for question in decision.questions],
             model=response.model,

@@ -42,12 +42,12 @@ class PlannerService:
     async def FirstAction(self, request: planner_pb2.FirstActionRequest, call: CallContext) -> bytes:
         """Give the scope and get the first action."""
         command, digest = decode_first_action(request)
-        return await self._engine.first_action(call.identity, command, digest, call.time_remaining)
+        return await self._engine.first_action(call.identity, command, digest)
 
     async def NextAction(self, request: planner_pb2.NextActionRequest, call: CallContext) -> bytes:
         """Report results and get the next action."""
         command, digest = decode_next_action(request)
-        return await self._engine.next_action(call.identity, command, digest, call.time_remaining)
+        return await self._engine.next_action(call.identity, command, digest)
 
     async def ExecutionState(self, request: planner_pb2.ExecutionStateRequest, call: CallContext) -> bytes:
         """Tell where an invocation stands."""

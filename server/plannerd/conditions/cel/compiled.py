@@ -13,7 +13,7 @@ from plannerd.conditions.cel.program import Program as _Program
 from plannerd.conditions.cel.syntax import Refused, parse
 from plannerd.errors import PlannerdError, Reason, invalid
 
-_CACHED: Final = 128
+_CACHED: Final = 64
 _SHOWN: Final = 512
 
 
@@ -91,7 +91,7 @@ def _compile(expression: str) -> CompiledCel:
         _all_keys=tuple(program.keys),
         _run=program.run,
         _loops=program.loops,
-        _price=program.nodes,
+        _price=program.price,
     )
 
 

@@ -27,13 +27,25 @@ MAX_PATTERN_CHARACTERS: Final = 256
 MAX_PATTERN_SIZE: Final = 2_000
 """Instructions that one pattern compiles to."""
 
-MAX_PATTERN_MEMORY: Final = 128 * 1024
+MAX_PATTERN_MEMORY: Final = 64 * 1024
 """Bytes that a compiled pattern may take, its cache of states included."""
 
 WORK: Final = 100_000
 """Units of work of one evaluation."""
 
 # The prices. A node of the expression costs one unit each time it is evaluated; what follows comes on top.
+
+WORK_PER_OPERATION: Final = 2
+"""A function or an operator with its checks."""
+
+WORK_PER_CONVERSION: Final = 5
+"""int(), double(), string(), bytes() and bool()."""
+
+WORK_PER_ENTRY: Final = 2
+"""An entry of a map that stands in the expression."""
+
+WORK_PER_LOOP: Final = 8
+"""Starting all(), exists() or exists_one()."""
 
 WORK_PER_ERROR: Final = 20
 """An error that `&&`, `||`, all() or exists() puts aside."""

@@ -97,7 +97,7 @@ _NUMBERS: Final = frozenset({int, float})
 _ORDERED: Final = frozenset({bool, int, float, str, bytes})
 _SCALARS: Final = frozenset({NoneType, bool, int, float, TypeName})
 _INT_TEXT: Final = re.compile(r"[+-]?[0-9]{1,19}")
-_DOUBLE_TEXT: Final = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?")
+_DOUBLE_TEXT: Final = re.compile(r"[+-]?(?:[0-9]++(?:\.[0-9]*+)?|\.[0-9]++)(?:[eE][+-]?[0-9]++)?")
 _MAX_DOUBLE_TEXT: Final = 400
 _BOOL_TEXT: Final = {
     **dict.fromkeys(("1", "t", "true", "TRUE", "True"), True),
@@ -392,7 +392,7 @@ def to_double(a: Value, work: Work, offset: int) -> float:
     if kind is float or kind is int:
         return float(a)
     if kind is str:
-        work.spend(min(len(a), _MAX_DOUBLE_TEXT) // 4)
+        work.spend(min(len(a), _MAX_DOUBLE_TEXT) // 8)
         if len(a) <= _MAX_DOUBLE_TEXT and _DOUBLE_TEXT.fullmatch(a):
             number = float(a)
             if math.isfinite(number):
@@ -460,6 +460,7 @@ UNARY: Final[dict[str, Unary]] = {
     "bytes": to_bytes,
     "bool": to_bool,
 }
+CONVERSIONS: Final = frozenset({"int", "double", "string", "bytes", "bool"})
 BINARY: Final[dict[str, Binary]] = {
     "_<_": less,
     "_<=_": less_or_equal,

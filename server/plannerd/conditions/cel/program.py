@@ -10,9 +10,19 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias
 
-from plannerd.conditions.cel.limits import MAX_LOOPS, MAX_PATTERN_CHARACTERS, MAX_PATTERNS, WORK_PER_ERROR
+from plannerd.conditions.cel.limits import (
+    MAX_LOOPS,
+    MAX_PATTERN_CHARACTERS,
+    MAX_PATTERNS,
+    WORK_PER_CONVERSION,
+    WORK_PER_ENTRY,
+    WORK_PER_ERROR,
+    WORK_PER_LOOP,
+    WORK_PER_OPERATION,
+)
 from plannerd.conditions.cel.operations import (
     BINARY,
+    CONVERSIONS,
     TYPES,
     UNARY,
     Binary,
@@ -112,14 +122,14 @@ class Program:
     def __init__(self, root: Node) -> None:
         self.keys: dict[str, int] = {}
         self.read: set[str] = set()
-        self.nodes = 0
+        self.price = 0
         self.loops = 0
         self._variables: list[str] = []
         self._patterns: list[str] = []
         self.run = self._node(root)
 
     def _node(self, node: Node) -> Run:
-        self.nodes += 1
+        self.price += 1
         match node:
             case Constant(_, value):
                 return lambda _: value
@@ -205,6 +215,7 @@ class Program:
                 raise Refused("the map has this key twice", key.offset)
             keys.append(key.value)
             values.append(self._node(value))
+        self.price += len(keys) * WORK_PER_ENTRY
         return lambda frame: {key: value(frame) for key, value in zip(keys, values, strict=True)}
 
     # --- Functions and operators
@@ -242,6 +253,7 @@ class Program:
             case "_?_:_", (test, yes, no):
                 return self._conditional(self._node(test), self._node(yes), self._node(no), offset)
         parts = [self._node(argument) for argument in arguments]
+        self.price += WORK_PER_CONVERSION if name in CONVERSIONS else WORK_PER_OPERATION
         if len(parts) == 1 and name in UNARY:
             return _unary(UNARY[name], parts[0], offset)
         if len(parts) == 2 and name in BINARY:
@@ -250,6 +262,7 @@ class Program:
 
     def _equality(self, left: Node, right: Node, *, wanted: bool) -> Run:
         a, b = self._node(left), self._node(right)
+        self.price += WORK_PER_OPERATION
         for constant, other in ((left, b), (right, a)):
             if isinstance(constant, Constant) and isinstance(constant.value, str):
                 return _equal_to(other, constant.value, wanted=wanted)
@@ -259,7 +272,7 @@ class Program:
 
     def _choice(self, searched: Node, choices: frozenset[str], size: int) -> Run:
         value = self._node(searched)
-        self.nodes += size
+        self.price += size
 
         def run(frame: Frame) -> bool:
             wanted = value(frame)
@@ -325,11 +338,12 @@ class Program:
         if number >= MAX_LOOPS:
             raise Refused(f"all(), exists() and exists_one() are nested more than {MAX_LOOPS} deep", node.offset)
         self.loops = max(self.loops, number + 1)
-        before = self.nodes
+        self.price += WORK_PER_LOOP
+        before = self.price
         self._variables.append(node.variable)
         condition = self._node(node.condition)
         self._variables.pop()
-        price = self.nodes - before + 1
+        price = self.price - before + 1
         at = node.condition.offset
 
         def elements(frame: Frame) -> list[Value] | dict[str, Value]:

@@ -12,7 +12,6 @@ import functools
 import json
 import re
 import struct
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
@@ -192,10 +191,11 @@ def _refusal(expression: str, text: str) -> Refused:
 
 # --- The wire format. Field numbers: cel/expr/checked.proto, cel/expr/syntax.proto.
 
-_Field: TypeAlias = tuple[int, int, memoryview]
+_Field: TypeAlias = tuple[int, int, bytes]
 
 
-def _varint(data: memoryview, at: int) -> tuple[int, int]:
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    """The number that starts at a place, and the place after it."""
     value = shift = 0
     while True:
         byte = data[at]
@@ -206,26 +206,24 @@ def _varint(data: memoryview, at: int) -> tuple[int, int]:
         shift += 7
 
 
-def _fields(data: memoryview) -> Iterator[_Field]:
+def _fields(data: bytes) -> list[_Field]:
     """The fields of a message: number, the value of a varint (else 0), the bytes of any other (else empty)."""
-    at, empty = 0, data[:0]
-    while at < len(data):
-        tag, at = _varint(data, at)
-        number, wire = tag >> 3, tag & 7
-        if wire == 0:
-            value, at = _varint(data, at)
-            yield number, value, empty
-            continue
-        if wire == 2:
-            length, at = _varint(data, at)
+    fields: list[_Field] = []
+    at, end = 0, len(data)
+    while at < end:
+        # Tags and most lengths take one byte.
+        tag, at = (data[at], at + 1) if data[at] < 0x80 else _varint(data, at)
+        wire = tag & 7
+        if wire in {0, 2}:
+            value, at = (data[at], at + 1) if data[at] < 0x80 else _varint(data, at)
+            if wire == 0:
+                fields.append((tag >> 3, value, b""))
+                continue
         else:
-            length = 8 if wire == 1 else 4
-        yield number, 0, data[at : at + length]
-        at += length
-
-
-def _text(data: memoryview) -> str:
-    return str(data, "utf-8")
+            value = 8 if wire == 1 else 4
+        fields.append((tag >> 3, 0, data[at : at + value]))
+        at += value
+    return fields
 
 
 class _Reader:
@@ -233,8 +231,8 @@ class _Reader:
 
     def __init__(self, serialized: bytes) -> None:
         self._offsets: dict[int, int] = {}
-        self._root = memoryview(b"")
-        for number, _, checked in _fields(memoryview(serialized)):
+        self._root = b""
+        for number, _, checked in _fields(serialized):
             if number == 2:
                 for part, _, data in _fields(checked):
                     if part == 4:
@@ -242,17 +240,17 @@ class _Reader:
                     elif part == 5:
                         self._read_offsets(data)
 
-    def _read_offsets(self, source_info: memoryview) -> None:
+    def _read_offsets(self, source_info: bytes) -> None:
         for number, _, entry in _fields(source_info):
             if number == 4:
-                key_and_value = {part: value for part, value, _ in _fields(entry)}
-                self._offsets[key_and_value.get(1, 0)] = key_and_value.get(2, 0)
+                pair = {part: value for part, value, _ in _fields(entry)}
+                self._offsets[pair.get(1, 0)] = pair.get(2, 0)
 
     def node(self) -> Node:
         """The whole tree."""
         return self._node(self._root)
 
-    def _node(self, data: memoryview) -> Node:
+    def _node(self, data: bytes) -> Node:
         identity, kind, content = 0, 0, data
         for number, value, part in _fields(data):
             if number == 2:
@@ -264,7 +262,7 @@ class _Reader:
             case 3:
                 return _constant(offset, content)
             case 4:
-                return Name(offset, _text(next(_fields(content))[2]))
+                return Name(offset, _fields(content)[0][2].decode())
             case 5:
                 return self._select(offset, content)
             case 6:
@@ -277,21 +275,21 @@ class _Reader:
                 return self._loop(offset, content)
         raise Refused("it has something that conditions don't have", offset)
 
-    def _select(self, offset: int, data: memoryview) -> Select:
+    def _select(self, offset: int, data: bytes) -> Select:
         part = {number: content for number, _, content in _fields(data)}
-        return Select(offset, self._node(part[1]), _text(part[2]), test=3 in part)
+        return Select(offset, self._node(part[1]), part[2].decode(), test=3 in part)
 
-    def _call(self, offset: int, data: memoryview) -> Call:
+    def _call(self, offset: int, data: bytes) -> Call:
         function = ""
         arguments: list[Node] = []
         for number, _, part in _fields(data):
             if number == 2:
-                function = _text(part)
+                function = part.decode()
             else:  # the target, which comes first, or an argument
                 arguments.append(self._node(part))
         return Call(offset, function, tuple(arguments))
 
-    def _map(self, offset: int, data: memoryview) -> MapOf:
+    def _map(self, offset: int, data: bytes) -> MapOf:
         entries: list[tuple[Node, Node]] = []
         for number, _, part in _fields(data):
             if number == 1:
@@ -300,14 +298,14 @@ class _Reader:
             entries.append((self._node(entry[3]), self._node(entry[4])))
         return MapOf(offset, tuple(entries))
 
-    def _loop(self, offset: int, data: memoryview) -> Loop:
+    def _loop(self, offset: int, data: bytes) -> Loop:
         """A macro, recognised by what the parser made of it."""
         part = {number: content for number, _, content in _fields(data)}
         start = self._node(part[4])
         step = self._node(part[6])
         items = self._node(part[2])
         if isinstance(start, Constant) and isinstance(step, Call) and 8 not in part:
-            variable = _text(part[1])
+            variable = part[1].decode()
             match start.value, step.function:
                 case True, "_&&_":
                     return Loop(offset, "all", items, variable, step.arguments[1])
@@ -318,8 +316,8 @@ class _Reader:
         raise Refused("map() and filter() are not available; ask with all(), exists() or exists_one()", offset)
 
 
-def _constant(offset: int, data: memoryview) -> Constant:
-    number, value, content = next(_fields(data))
+def _constant(offset: int, data: bytes) -> Constant:
+    number, value, content = _fields(data)[0]
     match number:
         case 1:
             return Constant(offset, None)
@@ -330,7 +328,7 @@ def _constant(offset: int, data: memoryview) -> Constant:
         case 5:
             return Constant(offset, float(struct.unpack("<d", content)[0]))
         case 6:
-            return Constant(offset, _text(content))
+            return Constant(offset, content.decode())
         case 7:
-            return Constant(offset, bytes(content))
+            return Constant(offset, content)
     raise Refused("unsigned numbers are not available; leave the u away", offset)

@@ -18,9 +18,7 @@ _MAX_WORDS: Final = 32_768
 _MAX_CHARACTERS: Final = 32_768
 
 _ASCII_WORDS: Final = re.compile(r"[0-9a-z]+|[^\s0-9a-z]")
-_ASCII_DROPPED: Final = {code: None for code in range(128) if unicodedata.category(chr(code)) == "Cc"} | {
-    ord(blank): blank for blank in "\t\n\r"
-}
+_ASCII_DROPPED: Final = dict.fromkeys(code for code in (*range(32), 127) if chr(code) not in "\t\n\r")
 _IN_CONTEXT: Final = "\0"  # stands for a character whose form depends on its neighbours; else always dropped
 
 

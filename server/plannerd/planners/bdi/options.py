@@ -1,6 +1,6 @@
 """The options of the BDI planner, their defaults and checks.
 
-Sources: the documentation of BDIPlanner, and SPEC section 5.
+Source: the documentation of LangChain4j's BDIPlanner; docs/planners/bdi.md says what goes beyond it.
 """
 
 from __future__ import annotations

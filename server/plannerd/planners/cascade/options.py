@@ -1,6 +1,7 @@
 """The options of the confidence cascade, their defaults and checks.
 
-Sources: the documentation of ConfidenceCascadePlanner, and SPEC section 4.
+Source: the documentation of LangChain4j's ConfidenceCascadePlanner; docs/planners/cascade.md says what goes
+beyond it.
 """
 
 from __future__ import annotations

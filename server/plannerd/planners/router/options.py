@@ -1,6 +1,6 @@
 """The options of the decision router, their defaults and checks.
 
-Sources: the documentation of DecisionRouterPlanner, and SPEC section 3.
+Source: the documentation of LangChain4j's DecisionRouterPlanner; docs/planners/router.md says what goes beyond it.
 """
 
 from __future__ import annotations

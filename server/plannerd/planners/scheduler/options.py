@@ -1,6 +1,6 @@
 """The options of the decision scheduler, their defaults and checks.
 
-Source of every rule: the documentation of DecisionSchedulerPlanner.Builder.
+Source of every rule: the documentation of LangChain4j's DecisionSchedulerPlanner.Builder.
 """
 
 from __future__ import annotations

@@ -188,7 +188,7 @@ class DecisionScheduler:
     def _decide(
         self, state: SchedulerState, view: View, warnings: tuple[Warn, ...] = ()
     ) -> Generator[DecisionRequest, Answers, Move[SchedulerState]]:
-        """One decision, in the order of SPEC section 2 ("Rule")."""
+        """One decision, in the order that docs/planners/scheduler.md gives."""
         rearmed: frozenset[int] = frozenset().union(*(self._readers[key] for key in view.changed))
         state = replace(state, blocked=state.blocked - rearmed)
         if state.invocations >= self.options.max_invocations:
