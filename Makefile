@@ -39,7 +39,7 @@ bench: $(READY) ## measure speed
 	@$(BIN)/python -m benchmarks $(ARGS)
 
 serve: $(READY) ## run the server on this machine
-	@$(BIN)/plannerd $(ARGS)
+	@$(BIN)/plannerd serve $(ARGS)
 
 clean: ## remove .venv, caches and builds
 	@rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

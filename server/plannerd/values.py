@@ -64,7 +64,7 @@ def is_blank(text: str) -> bool:
 
 
 def is_present(value: ScopeValue) -> bool:
-    """Whether a value counts as *in the scope*: not null and, if it is text, not blank (SPEC: presence)."""
+    """Whether a value counts as *in the scope*: not null and, if it is text, not blank (docs/concepts.md)."""
     if value is None:
         return False
     if isinstance(value, str):

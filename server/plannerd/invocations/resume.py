@@ -30,7 +30,7 @@ def resumed(fresh: Record, command: InitCommand) -> Record:
     """
     if command.state is not None:
         return restore(fresh, command.state)
-    if command.planner_map is not None:
+    if command.planner_map:  # an empty one says that nothing was saved: begin anew
         state, warnings = fresh.definition.planner.load(command.planner_map, None)
         return replace(fresh, planner_state=state, warnings=tuple(warnings))
     return fresh

@@ -44,6 +44,8 @@ class Server:
         self._server: grpc.aio.Server | None = None
         self._targets: tuple[str, ...] = ()
         self._port = 0
+        self._stopping = False
+        self._stopped = asyncio.Event()
 
     @property
     def port(self) -> int:
@@ -91,22 +93,31 @@ class Server:
     async def stop(self, hurry: asyncio.Event | None = None) -> None:
         """Stop: health first, then new calls are refused, then those under way end or are cut.
 
+        Whoever calls this while the server stops already waits for that.
+
         Args:
             hurry: once it is set, nothing more is waited for.
         """
         if self._server is None:
             return
+        if self._stopping:
+            await self._stopped.wait()
+            return
+        self._stopping = True
         hurry = asyncio.Event() if hurry is None else hurry
-        self._log.info("stopping", calls=self._gate.inside)
-        await self._health.enter_graceful_shutdown()
-        await _first_of(self._settings.drain_delay_seconds, hurry.wait())
-        self._gate.drain()
-        await _first_of(self._settings.grace_period_seconds, hurry.wait(), self._gate.empty())
-        cut = self._gate.cut()
-        await _first_of(_CUT_SECONDS, self._gate.empty())
-        self._health.close()
-        await self._server.stop(_FLUSH_SECONDS)
-        self._log.info("stopped", calls_cut=cut)
+        try:
+            self._log.info("stopping", calls=self._gate.inside)
+            await self._health.enter_graceful_shutdown()
+            await _first_of(self._settings.drain_delay_seconds, hurry.wait())
+            self._gate.drain()
+            await _first_of(self._settings.grace_period_seconds, hurry.wait(), self._gate.empty())
+            cut = self._gate.cut()
+            await _first_of(_CUT_SECONDS, self._gate.empty())
+            self._health.close()
+            await self._server.stop(_FLUSH_SECONDS)
+            self._log.info("stopped", calls_cut=cut)
+        finally:
+            self._stopped.set()
 
     async def wait_closed(self) -> None:
         """Wait until the server has stopped, whoever stopped it.
@@ -162,6 +173,8 @@ def channel_options(settings: ServerSettings) -> list[tuple[str, int]]:
         ("grpc.max_send_message_length", settings.max_reply_bytes),
         ("grpc.keepalive_time_ms", _milliseconds(keepalive.interval_seconds)),
         ("grpc.keepalive_timeout_ms", _milliseconds(keepalive.timeout_seconds)),
+        # In grpc 1.85 this one, of 60 s by default, is what ends the wait for a keepalive ping as well.
+        ("grpc.http2.ping_timeout_ms", _milliseconds(keepalive.timeout_seconds)),
         ("grpc.keepalive_permit_without_calls", 1),
         ("grpc.http2.min_ping_interval_without_data_ms", _milliseconds(keepalive.min_client_interval_seconds)),
     ]

@@ -10,7 +10,7 @@ from plannerd.conditions.cel.limits import MAX_PATTERN_MEMORY, MAX_PATTERN_SIZE,
 from plannerd.conditions.cel.operations import Failure, Value, Work, no_such_operation
 from plannerd.conditions.cel.syntax import Refused
 
-_START: Final = 32
+_START: Final = 64
 """What starting a search costs, as if the text were so much longer."""
 
 
