@@ -5,20 +5,25 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from importlib.metadata import version
+from importlib.metadata import EntryPoint, entry_points, version
+from typing import Any
 
 from plannerd.decisions.fixed import FixedModel
 from plannerd.decisions.model import DecisionModel
 from plannerd.decisions.models import DecisionModels
 from plannerd.decisions.script import load_script
 from plannerd.decisions.sparrow import SparrowModel
+from plannerd.invocations.commands import StepEvent
 from plannerd.invocations.engine import Engine, EngineLimits
 from plannerd.invocations.scope import ScopeLimits
 from plannerd.invocations.store import MemoryBounds, MemoryStore
+from plannerd.planners.plugin import ENTRY_POINTS, PlannerPlugin
+from plannerd.planners.registry import Registry
 from plannerd.services.codec.replies import encode_step
 from plannerd.services.decision_service import DecisionModelService
 from plannerd.services.planner_service import PlannerService
 from plannerd.settings import FixedSettings, ModelSettings, Settings, SparrowSettings
+from plannerd.telemetry.logging import get_logger
 from plannerd.transport.catalogue import catalogue
 from plannerd.transport.handlers import Service
 from plannerd.transport.server import Server, run
@@ -81,13 +86,42 @@ def build(settings: Settings) -> App:
         decision_timeout=decisions.timeout_seconds,
     )
     planner_service = PlannerService(
-        Engine(models, store, encode_step, engine_limits),
+        Engine(models, store, encode_step, engine_limits, planners=_planners(), observe=_log_warnings),
         version=version("plannerd"),
         max_request_bytes=server.max_request_bytes,
         retained_seconds=limits.idle_seconds,
     )
     decision_service = DecisionModelService(models, decisions.timeout_seconds)
     return App(settings, models, catalogue(planner_service, decision_service))
+
+
+def _planners() -> Registry:
+    """The planners of the contract, and those that installed packages bring."""
+    try:
+        return Registry(_plugin(entry) for entry in entry_points(group=ENTRY_POINTS))
+    except ValueError as error:
+        raise BuildError(f"planner plug-ins: {error}") from error
+
+
+def _plugin(entry: EntryPoint) -> PlannerPlugin[Any]:
+    try:
+        plugin = entry.load()
+    except Exception as error:  # whatever a foreign package does when it is imported
+        raise BuildError(f"planner plug-in '{entry.name}' ({entry.value}): {error}") from error
+    if not isinstance(plugin, PlannerPlugin):
+        raise BuildError(f"planner plug-in '{entry.name}' ({entry.value}) is no PlannerPlugin")
+    return plugin
+
+
+def _log_warnings(event: StepEvent) -> None:
+    for warning in event.reply.warnings:
+        get_logger().warning(
+            "step_warning",
+            code=warning.code.name,
+            detail=warning.message,
+            agent_id=warning.agent_id,
+            invocation_id=event.invocation_id,
+        )
 
 
 def _model(path: str, chosen: ModelSettings) -> DecisionModel:
@@ -97,5 +131,5 @@ def _model(path: str, chosen: ModelSettings) -> DecisionModel:
                 return SparrowModel(chosen.model)
             case FixedSettings():
                 return FixedModel(load_script(chosen.file), remember=0)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RuntimeError) as error:
         raise BuildError(f"{path}: {error}") from error

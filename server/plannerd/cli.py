@@ -113,7 +113,7 @@ def _add_config(parser: argparse.ArgumentParser) -> None:
 def _serve(arguments: argparse.Namespace, build: Callable[[Settings], App] | None) -> int:
     _quiet_grpc()
     from plannerd.settings import SettingsError, load
-    from plannerd.telemetry.logging import configure
+    from plannerd.telemetry.logging import configure, get_logger
 
     try:
         settings = load(arguments.config, _overrides(arguments))
@@ -133,6 +133,9 @@ def _serve(arguments: argparse.Namespace, build: Callable[[Settings], App] | Non
         asyncio.run(app.serve(_announce))
     except ListenError as error:
         print(f"plannerd: {error}", file=sys.stderr)
+        return FAILED
+    except Exception as error:  # noqa: BLE001 (it is the last thing that the log has)
+        get_logger().error("died", exc_info=error)
         return FAILED
     return OK
 

@@ -282,11 +282,10 @@ class _Loader(yaml.SafeLoader):
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         seen = set()
-        for key_node, _ in node.value:
-            key = self.construct_object(key_node, deep=True)
-            if key in seen:
-                raise yaml.constructor.ConstructorError(None, None, f"'{key}' is written twice", key_node.start_mark)
-            seen.add(key)
+        for key, _ in node.value:
+            if (key.tag, str(key.value)) in seen:
+                raise yaml.constructor.ConstructorError(None, None, f"'{key.value}' is written twice", key.start_mark)
+            seen.add((key.tag, str(key.value)))
         return super().construct_mapping(node, deep)
 
 

@@ -38,7 +38,7 @@ from plannerd.invocations.store import Key, Store
 from plannerd.invocations.transition import Transition
 from plannerd.planners.moves import Outcome, Warn
 from plannerd.planners.planner import Planner, belief_names
-from plannerd.planners.registry import compile_planner
+from plannerd.planners.registry import Registry
 
 Encode: TypeAlias = Callable[[StepReply], bytes]
 """Turns a reply into the bytes that are sent, stored and repeated."""
@@ -76,6 +76,7 @@ class Engine:
         store: where invocations are kept.
         encode: encodes a reply.
         limits: bounds.
+        planners: the planners; default: those of the contract.
         clock: monotonic seconds.
         new_branch: makes the random part of a position.
         observe: hears of every committed step.
@@ -88,11 +89,13 @@ class Engine:
         encode: Encode,
         limits: EngineLimits = EngineLimits(),
         *,
+        planners: Registry | None = None,
         clock: Callable[[], float] = time.monotonic,
         new_branch: Callable[[], str] = lambda: secrets.token_hex(5),
         observe: Callable[[StepEvent], None] = lambda event: None,
     ) -> None:
         self.limits = limits
+        self.planners = planners or Registry()
         self._models = models
         self._store = store
         self._encode = encode
@@ -333,7 +336,7 @@ class Engine:
         if known is not None:
             self._definitions.move_to_end(command.configuration_key)
             return known
-        definition = Definition(*compile_planner(command.planner, command.planner_agent, command.agents))
+        definition = Definition(*self.planners.compile(command.planner, command.planner_agent, command.agents))
         self._definitions[command.configuration_key] = definition
         if len(self._definitions) > self.limits.definitions:
             self._definitions.popitem(last=False)

@@ -92,10 +92,12 @@ class Definition:
 
     Attributes:
         planner: the compiled planner.
+        kind: its name.
         digest: tells configurations apart by their meaning.
     """
 
     planner: Planner[object]
+    kind: str
     digest: str
 
 

@@ -86,7 +86,7 @@ def dump_state(record: Record) -> ExecutionState:
         "traceparent": record.traceparent,
     }
     encoded = json.dumps(data, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
-    return ExecutionState(planner.kind, FORMAT_VERSION, record.invocation_id, record.position, encoded)
+    return ExecutionState(record.definition.kind, FORMAT_VERSION, record.invocation_id, record.position, encoded)
 
 
 def restore(fresh: Record, state: ExecutionState) -> Record:
@@ -146,7 +146,7 @@ def restore(fresh: Record, state: ExecutionState) -> Record:
 
 
 def _check_envelope(fresh: Record, state: ExecutionState) -> None:
-    kind = fresh.definition.planner.kind
+    kind = fresh.definition.kind
     if state.planner != kind:
         raise PlannerdError(
             Reason.STATE_OF_OTHER_PLANNER,

@@ -95,10 +95,6 @@ class Planner(Protocol[StateT]):
     """A compiled planner definition."""
 
     @property
-    def kind(self) -> str:
-        """`scheduler`, `router`, `cascade`, `bdi` or a plug-in's name."""
-
-    @property
     def system(self) -> System:
         """The agents it plans."""
 

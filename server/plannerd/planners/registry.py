@@ -4,16 +4,32 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
+from plannerd.errors import PlannerdError, Reason
 from plannerd.planners import bdi, cascade, router, scheduler
 from plannerd.planners.planner import Planner
+from plannerd.planners.plugin import PlannerPlugin
 from plannerd.planners.system import Agent, PlannerAgent, Problems, System, Topology, check_system
 from plannerd.values import Value, digest
 
-PlannerOptions: TypeAlias = bdi.BdiOptions | cascade.CascadeOptions | router.RouterOptions | scheduler.SchedulerOptions
+NAME: Final = re.compile(r"[a-z][a-z0-9_-]{0,63}")
+
+
+@dataclass(frozen=True, slots=True)
+class PluginOptions:
+    """The options of a planner that an operator added: its name, and its configuration as plain values."""
+
+    name: str
+    configuration: dict[str, Value]
+
+
+PlannerOptions: TypeAlias = (
+    bdi.BdiOptions | cascade.CascadeOptions | router.RouterOptions | scheduler.SchedulerOptions | PluginOptions
+)
 """The options of any planner, as a client sets them."""
 
 
@@ -49,28 +65,73 @@ PLANNERS: tuple[PlannerInfo, ...] = (
     PlannerInfo(router.RouterOptions, router.check_options, router.DecisionRouter),
     PlannerInfo(scheduler.SchedulerOptions, scheduler.check_options, scheduler.DecisionScheduler),
 )
-"""In the order of their names."""
+"""The planners that are part of the contract, in the order of their names."""
 
 
-def compile_planner(
-    options: PlannerOptions, planner_agent: PlannerAgent, agents: Sequence[Agent]
-) -> tuple[Planner[Any], str]:
-    """Check a configuration and make everything of it that never changes.
+class Registry:
+    """The planners of a server: those of the contract, and plug-ins.
 
-    Returns:
-        The planner, and a digest of the configuration's meaning, which is the same whether defaults were
-        spelt out or not.
+    Args:
+        plugins: what the operator added.
 
     Raises:
-        PlannerdError: INVALID_CONFIGURATION with every problem found.
+        ValueError: two planners of one name, or a name that can't be one.
     """
-    info = next(info for info in PLANNERS if isinstance(options, info.options))
-    problems = Problems()
-    system = check_system(planner_agent, agents, problems)
-    checked = info.check(options, system, problems)
-    problems.raise_if_any()
-    meaning = [info.kind, _meaning(checked), _meaning(planner_agent), [_meaning(agent) for agent in system.agents]]
-    return info.planner(checked, system), digest(meaning, size=12).hex()
+
+    def __init__(self, plugins: Iterable[PlannerPlugin[Any]] = ()) -> None:
+        self.builtin = PLANNERS
+        self.plugins: dict[str, PlannerPlugin[Any]] = {}
+        taken = {info.kind for info in self.builtin}
+        for plugin in plugins:
+            if plugin.name in taken:
+                raise ValueError(f"there are two planners named '{plugin.name}'")
+            if not NAME.fullmatch(plugin.name):
+                raise ValueError(f"'{plugin.name}' can't be the name of a planner: it must match {NAME.pattern}")
+            taken.add(plugin.name)
+            self.plugins[plugin.name] = plugin
+
+    def compile(
+        self, options: PlannerOptions, planner_agent: PlannerAgent, agents: Sequence[Agent]
+    ) -> tuple[Planner[Any], str, str]:
+        """Check a configuration and make everything of it that never changes.
+
+        Returns:
+            The planner, its name, and a digest of the configuration's meaning, which is the same whether
+            defaults were spelt out or not.
+
+        Raises:
+            PlannerdError: INVALID_CONFIGURATION with every problem found, or PLANNER_NOT_FOUND.
+        """
+        problems = Problems()
+        if isinstance(options, PluginOptions):
+            plugin = self._plugin(options.name)
+            system = check_system(planner_agent, agents, problems)
+            parsed = plugin.parse(options.configuration, system, problems)
+            problems.raise_if_any()
+            if parsed is None:
+                raise RuntimeError("a plug-in's options are wrong without a problem")
+            planner: Planner[Any] = plugin.planner(parsed, system)
+            kind = plugin.name
+            meaning: Value = plugin.meaning(parsed)
+        else:
+            info = next(info for info in self.builtin if isinstance(options, info.options))
+            system = check_system(planner_agent, agents, problems)
+            checked = info.check(options, system, problems)
+            problems.raise_if_any()
+            planner = info.planner(checked, system)
+            kind = info.kind
+            meaning = _meaning(checked)
+        parts = [kind, meaning, _meaning(planner_agent), [_meaning(agent) for agent in system.agents]]
+        return planner, kind, digest(parts, size=12).hex()
+
+    def _plugin(self, name: str) -> PlannerPlugin[Any]:
+        if name not in self.plugins:
+            raise PlannerdError(
+                Reason.PLANNER_NOT_FOUND,
+                f"There is no planner '{name}'; ListPlanners names those that exist.",
+                metadata={"planner": name},
+            )
+        return self.plugins[name]
 
 
 def _meaning(item: Any) -> Value:

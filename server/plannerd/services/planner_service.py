@@ -6,12 +6,10 @@ from collections.abc import AsyncIterator
 
 from plannerd.errors import PlannerdError, Reason, invalid
 from plannerd.invocations.engine import Engine
-from plannerd.invocations.state_format import FORMATS
-from plannerd.planners.registry import PLANNERS
 from plannerd.services.codec.configuration import check_invocation_id, decode_init
-from plannerd.services.codec.replies import encode_init, encode_topology
+from plannerd.services.codec.replies import encode_init
 from plannerd.services.codec.requests import decode_end, decode_first_action, decode_next_action
-from plannerd.services.codec.schema import configuration_schema
+from plannerd.services.codec.schema import encode_planners
 from plannerd.services.context import CallContext
 from plannerd_protos.planner.v1 import planner_pb2
 
@@ -33,6 +31,7 @@ class PlannerService:
         self._version = version
         self._max_request_bytes = max_request_bytes
         self._retained_seconds = retained_seconds
+        self._planners = encode_planners(engine.planners)
 
     async def Init(self, request: planner_pb2.InitRequest, call: CallContext) -> planner_pb2.InitResponse:
         """Start or continue an invocation."""
@@ -62,7 +61,8 @@ class PlannerService:
         self, request: planner_pb2.ListPlannersRequest, call: CallContext
     ) -> planner_pb2.ListPlannersResponse:
         """List the planners of this server."""
-        pages = {str(position): position for position in range(1, len(PLANNERS))}
+        planners = self._planners
+        pages = {str(position): position for position in range(1, len(planners))}
         if request.page_token and request.page_token not in pages:
             raise invalid("page_token", "is none that this server gave out")
         first = pages.get(request.page_token, 0)
@@ -70,16 +70,8 @@ class PlannerService:
             raise invalid("page_size", "must not be negative")
         last = first + min(request.page_size or MAX_PAGE, MAX_PAGE)
         return planner_pb2.ListPlannersResponse(
-            planners=[
-                planner_pb2.PlannerInfo(
-                    name=info.kind,
-                    topology=encode_topology(info.topology),
-                    configuration_schema=configuration_schema(info.kind),
-                    state_formats=FORMATS,
-                )
-                for info in PLANNERS[first:last]
-            ],
-            next_page_token=str(last) if last < len(PLANNERS) else "",
+            planners=planners[first:last],
+            next_page_token=str(last) if last < len(planners) else "",
             server_version=self._version,
         )
 

@@ -130,11 +130,11 @@ class _Codec:
         return reply
 
 
-def _too_large(what: str, actual: int, maximum: int) -> PlannerdError:
+def _too_large(what: str, actual: int, allowed: int) -> PlannerdError:
     return PlannerdError(
         Reason.LIMIT_EXCEEDED,
-        f"the {what} has {actual} bytes, this server allows {maximum}",
-        metadata={"limit": f"max_{what}_bytes", "maximum": str(maximum), "actual": str(actual)},
+        f"the {what} has {actual} bytes, this server allows {allowed}",
+        metadata={"limit": f"max_{what}_bytes", "allowed": str(allowed), "requested": str(actual)},
     )
 
 

@@ -8,13 +8,12 @@ from typing import Final
 
 from plannerd.conditions.cel.limits import MAX_CHARACTERS, WORK
 from plannerd.conditions.cel.operations import Exhausted, Failure, Work
-from plannerd.conditions.cel.program import Frame, Get, Run, boolean
-from plannerd.conditions.cel.program import Program as _Program
+from plannerd.conditions.cel.program import Frame, Get, Program, Run, boolean
 from plannerd.conditions.cel.syntax import Refused, parse
 from plannerd.errors import PlannerdError, Reason, invalid
 
 _CACHED: Final = 64
-_SHOWN: Final = 512
+_SHOWN: Final = 500
 
 
 def _place(expression: str, offset: int) -> str:
@@ -83,7 +82,7 @@ class CompiledCel:
 
 @functools.lru_cache(maxsize=_CACHED)
 def _compile(expression: str) -> CompiledCel:
-    program = _Program(parse(expression))
+    program = Program(parse(expression))
     return CompiledCel(
         expression=expression,
         keys=tuple(key for key in program.keys if key in program.read),

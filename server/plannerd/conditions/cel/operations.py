@@ -99,10 +99,16 @@ _SCALARS: Final = frozenset({NoneType, bool, int, float, TypeName})
 _INT_TEXT: Final = re.compile(r"[+-]?[0-9]{1,19}")
 _DOUBLE_TEXT: Final = re.compile(r"[+-]?(?:[0-9]++(?:\.[0-9]*+)?|\.[0-9]++)(?:[eE][+-]?[0-9]++)?")
 _MAX_DOUBLE_TEXT: Final = 400
+_SHOWN: Final = 80
 _BOOL_TEXT: Final = {
     **dict.fromkeys(("1", "t", "true", "TRUE", "True"), True),
     **dict.fromkeys(("0", "f", "false", "FALSE", "False"), False),
 }
+
+
+def shown(name: str) -> str:
+    """A name that stands in the expression, short enough for an error."""
+    return name if len(name) <= _SHOWN else name[: _SHOWN - 1] + "…"
 
 
 def name_of(value: Value) -> str:

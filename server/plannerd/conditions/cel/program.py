@@ -8,7 +8,7 @@ reaches for the scope is found: only keys that stand in the expression, each ask
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, cast
 
 from plannerd.conditions.cel.limits import (
     MAX_LOOPS,
@@ -34,6 +34,7 @@ from plannerd.conditions.cel.operations import (
     equal,
     name_of,
     no_such_operation,
+    shown,
 )
 from plannerd.conditions.cel.patterns import Pattern
 from plannerd.conditions.cel.syntax import Call, Constant, ListOf, Loop, MapOf, Name, Node, Refused, Select
@@ -55,44 +56,50 @@ class Frame(Work):
         left: units of work.
     """
 
-    __slots__ = ("_get", "_keys", "_present", "_values", "variables")
+    __slots__ = ("_get", "_keys", "_present", "_raw", "_values", "variables")
 
     def __init__(self, get: Get, keys: Sequence[str], loops: int, left: int) -> None:
         self.left = left
         self.variables: list[Value] = [None] * loops
         self._get = get
         self._keys = keys
+        self._raw: list[Value] = [_UNREAD] * len(keys)
         self._values: list[Value] = [_UNREAD] * len(keys)
         self._present: list[bool | None] = [None] * len(keys)
 
     def value(self, number: int, offset: int) -> Value:
-        """The value of a key, fetched once.
+        """The value of a key.
 
         Raises:
             Failure: the key is absent, or its value is not known here.
         """
         value = self._values[number]
         if value is _UNREAD:
-            value = self._values[number] = self._fetch(self._keys[number], offset)
+            value = self._values[number] = self._readable(number, offset)
         return value
 
-    def _fetch(self, key: str, offset: int) -> Value:
-        value = self._get(key)
-        if value is None or not is_present(value):
+    def present(self, number: int) -> bool:
+        """Whether a key is in the scope."""
+        present = self._present[number]
+        if present is None:
+            present = self._present[number] = is_present(self._fetched(number))
+        return present
+
+    def _fetched(self, number: int) -> ScopeValue:
+        value = self._raw[number]
+        if value is _UNREAD:
+            value = self._raw[number] = self._get(self._keys[number])
+        return cast("ScopeValue", value)
+
+    def _readable(self, number: int, offset: int) -> Value:
+        value, key = self._fetched(number), shown(self._keys[number])
+        if not self.present(number):
             raise Failure(f"the key '{key}' is not in the scope; ask for its presence first", offset)
         if value is PENDING:
             raise Failure(f"the output '{key}' has not arrived yet: only its presence is known", offset)
         if isinstance(value, Opaque):
             raise Failure(f"the value of '{key}' is opaque: only its presence is known", offset)
         return value.text if isinstance(value, Text) else value
-
-    def present(self, number: int) -> bool:
-        """Whether a key is in the scope."""
-        present = self._present[number]
-        if present is None:
-            value = self._get(self._keys[number])
-            present = self._present[number] = value is not None and is_present(value)
-        return present
 
 
 Run: TypeAlias = Callable[[Frame], Value]
@@ -183,7 +190,7 @@ class Program:
         return lambda frame: frame.value(number, offset)
 
     def _select(self, node: Select) -> Run:
-        offset, field = node.offset, node.field
+        offset, field, name = node.offset, node.field, shown(node.field)
         if self._is_scope(node.operand):
             return self._presence(field, offset) if node.test else self._read(field, offset)
         operand = self._node(node.operand)
@@ -197,9 +204,9 @@ class Program:
         def select(frame: Frame) -> Value:
             value = operand(frame)
             if type(value) is not dict:
-                raise Failure(f"the field '{field}' is asked of a value of type {name_of(value)}, not of a map", offset)
+                raise Failure(f"the field '{name}' is asked of a value of type {name_of(value)}, not of a map", offset)
             if field not in value:
-                raise Failure(f"the map has no key '{field}'; ask has() first", offset)
+                raise Failure(f"the map has no key '{name}'; ask has() first", offset)
             found = value[field]
             return found.text if type(found) is Text else found
 

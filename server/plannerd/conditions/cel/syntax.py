@@ -181,6 +181,8 @@ def _refusal(expression: str, text: str) -> Refused:
     line, column, problem = int(found[1]), int(found[2]), found[3].replace(" (in container '')", "")
     if problem.startswith("undeclared reference"):
         problem += f"; there are the variable scope and the functions {', '.join(FUNCTIONS)}"
+    elif problem.startswith("has() argument"):
+        problem += """; for a key that is no identifier, write "x-y" in scope"""
     elif problem.startswith("Syntax error") and " expecting {" in problem:
         problem = problem[: problem.index(" expecting {")]
     lines = expression.split("\n")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from plannerd.conditions import Condition
+from plannerd.planners.base import PlannerBase
 from plannerd.planners.bdi.options import CheckedOptions, Intention
 from plannerd.planners.fields import Fields
 from plannerd.planners.moves import (
@@ -20,8 +20,8 @@ from plannerd.planners.moves import (
     Start,
     Warn,
 )
-from plannerd.planners.planner import Need, PlannerMap, Report, Thinking, View, condition_reads, key_need
-from plannerd.planners.system import System, Topology
+from plannerd.planners.planner import PlannerMap, Report, Thinking, View
+from plannerd.planners.system import System
 from plannerd.values import Value
 
 
@@ -42,7 +42,7 @@ class BdiState:
     progress: Mapping[int, int] = field(default_factory=dict)
 
 
-class BeliefDesireIntention:
+class BeliefDesireIntention(PlannerBase[BdiState]):
     """A compiled BDI planner.
 
     Args:
@@ -51,24 +51,14 @@ class BeliefDesireIntention:
     """
 
     kind = "bdi"
-    topology = Topology.SEQUENCE
-    refers = False
-    watched: frozenset[str] = frozenset()
-    asks = None
 
     def __init__(self, options: CheckedOptions, system: System) -> None:
-        self.system = system
-        self.options = options
-        self._intentions = self.options.intentions
-        desires = (found for intention in self._intentions for found in (intention.achievable, intention.satisfied))
-        self.conditions: tuple[Condition, ...] = (*desires, *system.conditions)
-        self.reads: Mapping[str, Need] = condition_reads(self.conditions)
+        found = ((intention.achievable, intention.satisfied) for intention in options.intentions)
+        super().__init__(options, system, tuple(condition for pair in found for condition in pair))
+        self.options: CheckedOptions = options
+        self._intentions = options.intentions
 
     # ---- the planner's interface -------------------------------------------------------------------
-
-    def output_need(self, agent: int) -> Need:
-        """What conditions read of the agent's output key."""
-        return key_need(self.reads, self.system, agent)
 
     def initial(self) -> BdiState:
         """No agent has run."""
@@ -105,10 +95,6 @@ class BeliefDesireIntention:
             return None
         agents = self._intentions[state.desire].agents
         return frozenset((agents[state.step],)) if state.step < len(agents) else None
-
-    def awaits(self, state: BdiState) -> frozenset[int]:
-        """None beyond what an `Await` names."""
-        return frozenset()
 
     def dump(self, state: BdiState) -> PlannerMap:
         """The counter alone, as in the library."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from plannerd.conditions import Condition
 from plannerd.decisions.questions import DecisionRequest, Field, YesNo
 from plannerd.errors import PlannerdError, Reason
 from plannerd.planners.asking import argument_fields, pending_keys, probability
+from plannerd.planners.base import PlannerBase
 from plannerd.planners.cascade.options import CANDIDATE, CheckedOptions
 from plannerd.planners.fields import Fields
 from plannerd.planners.moves import (
@@ -34,7 +34,7 @@ from plannerd.planners.planner import (
     View,
     condition_reads,
 )
-from plannerd.planners.system import System, Topology
+from plannerd.planners.system import System
 from plannerd.values import Value
 
 
@@ -53,7 +53,7 @@ class CascadeState:
     ungraded: tuple[Value] | None = None
 
 
-class ConfidenceCascade:
+class ConfidenceCascade(PlannerBase[CascadeState]):
     """A compiled cascade; its agents are the tiers, in the order of declaration.
 
     Args:
@@ -62,15 +62,12 @@ class ConfidenceCascade:
     """
 
     kind = "cascade"
-    topology = Topology.SEQUENCE
     refers = True
-    watched: frozenset[str] = frozenset()
     asks = AskedAtMost(questions=1)
 
     def __init__(self, options: CheckedOptions, system: System) -> None:
-        self.system = system
-        self.options = options
-        self.conditions: tuple[Condition, ...] = system.conditions
+        super().__init__(options, system)
+        self.options: CheckedOptions = options
         self._last = len(system.agents) - 1
         self._question = YesNo("answer-accepted", self.options.question, yes_when=self.options.criterion)
         self.reads: Mapping[str, Need] = self._find_reads()
@@ -130,17 +127,9 @@ class ConfidenceCascade:
         """The tier being tried."""
         return frozenset() if state.tier is None else frozenset((state.tier,))
 
-    def awaits(self, state: CascadeState) -> frozenset[int]:
-        """None beyond what an `Await` names."""
-        return frozenset()
-
     def dump(self, state: CascadeState) -> PlannerMap:
         """The tier being tried and the latest that answered."""
         return {"tier": self._name(state.tier), "latest": self._name(state.latest)}
-
-    def dump_cursor(self, state: CascadeState) -> PlannerMap:
-        """Nothing else."""
-        return {}
 
     def load(
         self, planner_map: Mapping[str, Value], cursor: Mapping[str, Value] | None

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from plannerd.conditions import Condition
 from plannerd.decisions.answers import ChoiceAnswer, Refusal
 from plannerd.decisions.questions import Choice, DecisionRequest, Option, YesNo
 from plannerd.planners.asking import (
@@ -16,6 +15,7 @@ from plannerd.planners.asking import (
     unavailable_agents,
     unavailable_warnings,
 )
+from plannerd.planners.base import PlannerBase
 from plannerd.planners.moves import (
     AgentStatus,
     Assessment,
@@ -42,7 +42,6 @@ from plannerd.planners.planner import (
     Thinking,
     View,
     condition_reads,
-    key_need,
 )
 from plannerd.planners.router.options import CheckedOptions
 from plannerd.planners.router.state import RouterState, dump_cursor, dump_map, load
@@ -50,7 +49,7 @@ from plannerd.planners.system import System, Topology
 from plannerd.values import Value
 
 
-class DecisionRouter:
+class DecisionRouter(PlannerBase[RouterState]):
     """A compiled router.
 
     Args:
@@ -61,12 +60,10 @@ class DecisionRouter:
     kind = "router"
     topology = Topology.ROUTER
     refers = True
-    watched: frozenset[str] = frozenset()
 
     def __init__(self, options: CheckedOptions, system: System) -> None:
-        self.system = system
-        self.options = options
-        self.conditions: tuple[Condition, ...] = system.conditions
+        super().__init__(options, system)
+        self.options: CheckedOptions = options
         self._unavailable = unavailable_agents(system)
         self.reads: Mapping[str, Need] = self._find_reads()
         count = len(system.agents)
@@ -85,10 +82,6 @@ class DecisionRouter:
         return reads | dict.fromkeys(self.system.planner_agent.inputs, Need.VALUE)
 
     # ---- the planner's interface -------------------------------------------------------------------
-
-    def output_need(self, agent: int) -> Need:
-        """What the agent's output key is read for; the output itself stays with the client."""
-        return key_need(self.reads, self.system, agent)
 
     def initial(self) -> RouterState:
         """Nothing is decided."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Generator, Mapping
 from dataclasses import replace
 
-from plannerd.conditions import Condition
 from plannerd.decisions.answers import Refusal, ScaleAnswer
 from plannerd.decisions.questions import DecisionRequest, Field, Question, Scale, YesNo
 from plannerd.planners.asking import (
@@ -19,6 +18,7 @@ from plannerd.planners.asking import (
     unavailable_agents,
     unavailable_warnings,
 )
+from plannerd.planners.base import PlannerBase
 from plannerd.planners.moves import (
     AgentStatus,
     Assessment,
@@ -43,7 +43,6 @@ from plannerd.planners.planner import (
     Thinking,
     View,
     condition_reads,
-    key_need,
 )
 from plannerd.planners.scheduler.options import CheckedOptions
 from plannerd.planners.scheduler.state import SchedulerState, dump_cursor, dump_map, load
@@ -51,7 +50,7 @@ from plannerd.planners.system import System, Topology
 from plannerd.values import Value
 
 
-class DecisionScheduler:
+class DecisionScheduler(PlannerBase[SchedulerState]):
     """A compiled scheduler: options and agents, checked, with everything that never changes made once.
 
     Args:
@@ -61,11 +60,10 @@ class DecisionScheduler:
 
     kind = "scheduler"
     topology = Topology.STAR
-    refers = False
 
     def __init__(self, options: CheckedOptions, system: System) -> None:
-        self.system = system
-        self.options = options
+        super().__init__(options, system)
+        self.options: CheckedOptions = options
         excluded = self.options.excluded
         self._arguments = tuple(key for key in system.planner_agent.inputs if key not in excluded)
         self._outputs = tuple(key for key in system.output_keys if key not in excluded and key not in self._arguments)
@@ -82,7 +80,6 @@ class DecisionScheduler:
         self._usefulness = tuple(self._usefulness_question(position) for position in range(len(system.agents)))
         self._goal = self._goal_question()
         self._without_description = unavailable_agents(system)
-        self.conditions: tuple[Condition, ...] = system.conditions
         self.watched = frozenset(self._readers)
         self.reads: Mapping[str, Need] = self._find_reads()
         self.asks = AskedAtMost(questions=len(system.agents), levels=len(self.options.usefulness_levels))
@@ -113,10 +110,6 @@ class DecisionScheduler:
         return reads
 
     # ---- the planner's interface -------------------------------------------------------------------
-
-    def output_need(self, agent: int) -> Need:
-        """What the agent's output key is read for."""
-        return key_need(self.reads, self.system, agent)
 
     def initial(self) -> SchedulerState:
         """No agent has run."""
@@ -160,10 +153,6 @@ class DecisionScheduler:
     def expects(self, state: SchedulerState) -> frozenset[int] | None:
         """The agent being run."""
         return frozenset() if state.current is None else frozenset((state.current,))
-
-    def awaits(self, state: SchedulerState) -> frozenset[int]:
-        """None beyond what an `Await` names."""
-        return frozenset()
 
     def dump(self, state: SchedulerState) -> PlannerMap:
         """Invocations, who cannot run again yet, who is being run."""

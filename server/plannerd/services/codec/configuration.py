@@ -16,7 +16,7 @@ from plannerd.invocations.record import InvocationOptions
 from plannerd.invocations.state_format import ExecutionState
 from plannerd.planners.bdi import BdiOptions, Desire
 from plannerd.planners.cascade import CascadeOptions
-from plannerd.planners.registry import PlannerOptions
+from plannerd.planners.registry import PlannerOptions, PluginOptions
 from plannerd.planners.router import RouterOptions
 from plannerd.planners.scheduler import SchedulerOptions
 from plannerd.planners.system import Agent, Argument, OutputType, PlannerAgent
@@ -116,11 +116,8 @@ def _decode_planner(request: planner_pb2.InitRequest) -> PlannerOptions:
         case "bdi":
             return _decode_bdi(request.bdi)
         case "plugin":
-            raise PlannerdError(
-                Reason.PLANNER_NOT_FOUND,
-                f"There is no planner '{request.plugin.name}'; ListPlanners names those that exist.",
-                metadata={"planner": request.plugin.name},
-            )
+            configuration = decode_map(request.plugin.configuration, "plugin.configuration")
+            return PluginOptions(request.plugin.name, configuration)
         case _:
             raise invalid("planner", "one of scheduler, router, cascade, bdi and plugin must be set")
 

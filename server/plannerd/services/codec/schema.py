@@ -1,14 +1,19 @@
-"""JSON schemas of planner configurations, made from the contract itself."""
+"""The planners of a server as ListPlanners shows them, with the JSON schemas of their configurations.
+
+The schemas of the contract's planners are made from the contract itself.
+"""
 
 from __future__ import annotations
 
-import functools
 import json
 from typing import Any, Final
 
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
-from plannerd_protos.planner.v1 import planners_pb2
+from plannerd.invocations.state_format import FORMATS
+from plannerd.planners.registry import Registry
+from plannerd.services.codec.replies import encode_topology
+from plannerd_protos.planner.v1 import planner_pb2, planners_pb2
 
 _CONFIGS: Final = {
     "bdi": planners_pb2.BdiConfig.DESCRIPTOR,
@@ -25,8 +30,19 @@ _SCALARS: Final[dict[int, dict[str, Any]]] = {
 }
 
 
-@functools.cache
-def configuration_schema(kind: str) -> str:
+def encode_planners(registry: Registry) -> list[planner_pb2.PlannerInfo]:
+    """Every planner, in the order of names."""
+    shown = [(info.kind, info.topology, _configuration_schema(info.kind)) for info in registry.builtin]
+    shown += [(plugin.name, plugin.topology, plugin.schema()) for plugin in registry.plugins.values()]
+    return [
+        planner_pb2.PlannerInfo(
+            name=name, topology=encode_topology(topology), configuration_schema=schema, state_formats=FORMATS
+        )
+        for name, topology, schema in sorted(shown, key=lambda item: item[0])
+    ]
+
+
+def _configuration_schema(kind: str) -> str:
     """The JSON schema of a planner's Config message, in the JSON form of protobuf, as a text."""
     return json.dumps({"$schema": "https://json-schema.org/draft/2020-12/schema", **_message(_CONFIGS[kind])})
 
