@@ -23,7 +23,7 @@ from plannerd.services.codec.replies import encode_step
 from plannerd.services.decision_service import DecisionModelService
 from plannerd.services.planner_service import PlannerService
 from plannerd.settings import FixedSettings, ModelSettings, Settings, SparrowSettings
-from plannerd.telemetry.logging import get_logger
+from plannerd.telemetry.logging import get_logger, printable
 from plannerd.transport.catalogue import catalogue
 from plannerd.transport.handlers import Service
 from plannerd.transport.server import Server, run
@@ -114,13 +114,13 @@ def _plugin(entry: EntryPoint) -> PlannerPlugin[Any]:
 
 
 def _log_warnings(event: StepEvent) -> None:
+    """Log what a step warns of, without its messages: they name things of the client, and plug-ins write their own."""
     for warning in event.reply.warnings:
         get_logger().warning(
             "step_warning",
             code=warning.code.name,
-            detail=warning.message,
-            agent_id=warning.agent_id,
-            invocation_id=event.invocation_id,
+            agent_id=printable(warning.agent_id),
+            invocation_id=printable(event.invocation_id),
         )
 
 

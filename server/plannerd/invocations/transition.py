@@ -113,10 +113,6 @@ class Transition:
         """A client gives the whole scope anew; nothing is decided."""
         self._scope = Scope()
         self._write(snapshot)
-        for call in self._calls.values():
-            key = self._agents[call.agent].output_key
-            if call.status is not CallStatus.OUTSTANDING and key is not None and key not in snapshot.set:
-                self._write(ScopeChange({key: PENDING}))
         arrived = {
             key: mark
             for key, mark in self._scope.marks.items()

@@ -440,7 +440,9 @@ class FirstActionRequest(_message.Message):
 
     @_builtins.property
     def scope(self) -> _value_pb2.ScopeUpdate:
-        """A snapshot: every key of InitResponse.reads that is in the scope."""
+        """A snapshot: every key of InitResponse.reads that is in the scope; one whose output is on its way as
+        Pending.
+        """
 
     @_builtins.property
     def beliefs(self) -> _containers.ScalarMap[_builtins.str, _agent_pb2.Belief.ValueType]:

@@ -1,0 +1,144 @@
+"""Cancellation: of the call by its client or deadline, and of a handler by anything else."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import grpc
+import grpc.aio
+import pytest
+
+from plannerd.services.context import CallContext
+from plannerd_protos.planner.v1 import planner_pb2
+from tests.support.errors import seen
+from tests.support.services import service, serving
+
+HANGS = 30.0
+
+
+class Waiting:
+    """An Init that waits for ever, and says when it begins and how it ends."""
+
+    def __init__(self) -> None:
+        self.began = asyncio.Event()
+        self.ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+
+    async def init(self, request: object, call: CallContext) -> bytes:
+        self.began.set()
+        try:
+            await asyncio.Event().wait()
+        except BaseException as error:
+            self.ended.set_result(type(error).__name__)
+            raise
+        return b""
+
+
+async def test_a_cancelled_call_cancels_its_handler() -> None:
+    """A call that its client cancels is cancelled in the service, and counts as no error of the server."""
+    waiting = Waiting()
+    async with serving(service(Init=waiting.init)) as running:
+        call = running.planner.Init(planner_pb2.InitRequest())
+        await waiting.began.wait()
+        call.cancel()
+        assert await waiting.ended == "CancelledError"
+    [line] = running.events("call")
+    assert (line["code"], line["reason"], line["level"]) == ("CANCELLED", "CANCELLED", "info")
+    assert not running.events("unexpected_error")
+
+
+async def test_the_deadline_cancels_the_handler() -> None:
+    """A call whose deadline passes is cancelled in the service, and its client sees DEADLINE_EXCEEDED."""
+    waiting = Waiting()
+    async with serving(service(Init=waiting.init)) as running:
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await running.planner.Init(planner_pb2.InitRequest(), timeout=0.2)
+        assert caught.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+        assert await waiting.ended == "CancelledError"
+    [line] = running.events("call")
+    assert (line["code"], line["reason"], line["level"]) == ("DEADLINE_EXCEEDED", "DEADLINE_EXCEEDED", "warning")
+    assert not running.events("unexpected_error")
+
+
+async def cancelled_future(request: object, call: CallContext) -> bytes:
+    future: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+    future.cancel()
+    return await future
+
+
+async def cancelled_task(request: object, call: CallContext) -> bytes:
+    task = asyncio.ensure_future(asyncio.Event().wait())
+    asyncio.get_running_loop().call_soon(task.cancel)
+    await task
+    return b""
+
+
+async def cancelled_self(request: object, call: CallContext) -> bytes:
+    task = asyncio.current_task()
+    assert task is not None
+    task.cancel()
+    await asyncio.Event().wait()
+    return b""
+
+
+async def raised(request: object, call: CallContext) -> bytes:
+    raise asyncio.CancelledError("tangerine")
+
+
+@pytest.mark.parametrize("init", [cancelled_future, cancelled_task, cancelled_self, raised])
+@pytest.mark.parametrize("timeout", [None, HANGS])
+async def test_other_cancellations_are_answered(init: Any, timeout: float | None) -> None:
+    """A CancelledError that does not come from the call is a bug: its client gets INTERNAL, not silence."""
+    async with serving(service(Init=init)) as running, asyncio.timeout(HANGS):
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await running.planner.Init(planner_pb2.InitRequest(), timeout=timeout)
+    answer = seen(caught.value)
+    assert (answer.code, answer.reason) == (grpc.StatusCode.INTERNAL, "INTERNAL")
+    [logged] = running.events("unexpected_error")
+    assert "CancelledError" in logged["exception"]
+
+
+@pytest.mark.parametrize("busy", [False, True])
+async def test_a_cancelled_stream_closes_its_service(busy: bool) -> None:
+    """A stream that its client cancels ends the service's generator, while it waits for a request or works."""
+    closed = asyncio.get_running_loop().create_future()
+
+    async def run(requests: AsyncIterator[Any], call: CallContext) -> AsyncIterator[planner_pb2.RunResponse]:
+        try:
+            async for request in requests:
+                yield planner_pb2.RunResponse(id=request.id)
+                if busy:
+                    await asyncio.Event().wait()
+        finally:
+            closed.set_result(None)
+
+    async with serving(service(Run=run)) as running:
+        stream = running.planner.Run()
+        await stream.write(planner_pb2.RunRequest(id=1))
+        assert await stream.read() == planner_pb2.RunResponse(id=1)
+        stream.cancel()
+        async with asyncio.timeout(HANGS):
+            await closed
+    [line] = running.events("call")
+    # To who waits for a request, grpc may show the cancellation as the end of the requests.
+    assert line["code"] in (("CANCELLED",) if busy else ("CANCELLED", "OK"))
+
+
+async def test_a_bug_behind_a_cancelled_call_is_logged() -> None:
+    """An unexpected error is logged even if its client went away before it could be answered."""
+    began = asyncio.Event()
+
+    async def init(request: object, call: CallContext) -> bytes:
+        began.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            raise RuntimeError
+
+    async with serving(service(Init=init)) as running:
+        call = running.planner.Init(planner_pb2.InitRequest())
+        await began.wait()
+        call.cancel()
+    [line] = running.events("call")
+    [logged] = running.events("unexpected_error")
+    assert line["correlation_id"] == logged["correlation_id"]
+    assert not [event for event in running.all_events() if event.get("logger")]

@@ -1,0 +1,1 @@
+"""What several test suites use: real servers, sample services, and errors as clients see them."""

@@ -1,0 +1,52 @@
+"""The command plannerd with a service that tests can hold up: `python -m tests.support.sample_server serve`.
+
+Init waits until the process gets SIGUSR1. ListPlanners tells, as server_version, how many wait.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+
+from plannerd.app import App
+from plannerd.cli import main
+from plannerd.decisions.models import DecisionModels
+from plannerd.services.context import CallContext
+from plannerd.settings import Settings
+from plannerd_protos.planner.v1 import planner_pb2
+from tests.support.services import service
+
+
+class HeldService:
+    """Holds each Init until it is released."""
+
+    def __init__(self) -> None:
+        self._release = asyncio.Event()
+        self._waiting = 0
+
+    async def init(self, request: planner_pb2.InitRequest, call: CallContext) -> planner_pb2.InitResponse:
+        """Wait."""
+        asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, self._release.set)
+        self._waiting += 1
+        try:
+            await self._release.wait()
+        finally:
+            self._waiting -= 1
+        return planner_pb2.InitResponse(model="released")
+
+    async def list_planners(
+        self, request: planner_pb2.ListPlannersRequest, call: CallContext
+    ) -> planner_pb2.ListPlannersResponse:
+        """Tell how many wait."""
+        return planner_pb2.ListPlannersResponse(server_version=str(self._waiting))
+
+
+def build(settings: Settings) -> App:
+    """The server."""
+    held = HeldService()
+    return App(settings, DecisionModels({}), [service(Init=held.init, ListPlanners=held.list_planners)])
+
+
+if __name__ == "__main__":
+    sys.exit(main(build=build))
