@@ -114,9 +114,10 @@ class DecisionRouter(PlannerBase[RouterState]):
         yield  # a generator that asks nothing
 
     def proceed(self, state: RouterState, view: View) -> Thinking[RouterState]:
-        """Everything has arrived."""
+        """Everything has arrived: decide, if the arguments were waited for, or collect."""
+        if state.activated is None:
+            return (yield from self._decide(state, view))
         return self._go_on(state, view)
-        yield  # a generator that asks nothing
 
     def expects(self, state: RouterState) -> frozenset[int] | None:
         """The activated agents that were not reported yet."""

@@ -1,0 +1,44 @@
+"""`python -m demo`: a real server, a pile of support tickets, and every decision on the screen."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+
+import plannerd_client
+from demo import scheduler
+from demo.screen import Screen
+from tests.support.servers import running_server
+
+DEMOS = {"scheduler": scheduler}
+
+
+def main() -> int:
+    """Run the demo that the command line names; 1 if anything failed."""
+    parser = argparse.ArgumentParser(prog="make demo", description=__doc__)
+    parser.add_argument("planner", nargs="?", default="scheduler", choices=sorted(DEMOS), help="default: scheduler")
+    parser.add_argument("--tickets", type=int, metavar="N", help="stop after N tickets")
+    parser.add_argument("--quiet", action="store_true", help="the summary only")
+    arguments = parser.parse_args()
+    screen = Screen(sys.stdout, quiet=arguments.quiet)
+    started = time.monotonic()
+    screen.heading(f"plannerd demo: {arguments.planner}")
+    screen.line("Starting a server ...")
+    with running_server("--log-level", "warning") as server, plannerd_client.Client(server.target) as client:
+        screen.line(f"Serving on {server.target} after {time.monotonic() - started:.1f} s.")
+        failed = DEMOS[arguments.planner].run(client, screen, arguments.tickets)
+    screen.line(f"Done in {time.monotonic() - started:.1f} s.")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except BrokenPipeError:
+        # Whoever read the output has seen enough; nothing more can be said to them.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+    except KeyboardInterrupt:
+        sys.exit(130)

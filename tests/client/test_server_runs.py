@@ -1,0 +1,430 @@
+"""Runs against a real server, by both clients."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from plannerd_client import (
+    AgentContext,
+    AgentFailed,
+    Bdi,
+    Cascade,
+    DecisionOptions,
+    Desire,
+    GaveUp,
+    MissingArgument,
+    Recover,
+    Retry,
+    Router,
+    RunStatus,
+    Scheduler,
+    Step,
+    agent,
+    belief,
+    present,
+)
+from plannerd_client.errors import (
+    CallTimedOut,
+    ConditionFailed,
+    DecisionInvalidAnswer,
+    DecisionModelNotFound,
+    InvalidConfiguration,
+    InvalidRequest,
+    InvocationAlreadyExists,
+    UnsupportedInput,
+)
+from tests.client.conftest import Run
+
+SCHEDULER = Scheduler(goal="The reply is written", goal_threshold=0.6, activation_threshold=0.3)
+REQUEST = {"request": "Where is my order?"}
+
+
+@agent(output_key="draft")
+def write(request: str) -> str:
+    """Writes a draft."""
+    return f"draft of {request}"
+
+
+@agent(output_key="reply")
+async def polish(draft: str) -> str:
+    """Polishes a draft."""
+    await asyncio.sleep(0)
+    return draft.upper()
+
+
+# --- scheduler
+
+
+def test_a_scheduler_runs_what_is_useful(run: Run) -> None:
+    """Plain functions and coroutine functions run in the order of the planner, and each step says why."""
+    steps: list[Step] = []
+    result = run(SCHEDULER, [write, polish], REQUEST, output_key="reply", on_step=steps.append, explain="full")
+    assert result.status is RunStatus.COMPLETED
+    assert result.result == "DRAFT OF WHERE IS MY ORDER?"
+    assert [step.action for step in result.steps] == ["start", "start", "done"]
+    assert list(result.steps) == steps
+    assert [agents for step in result.steps for _, agents in step.started] == ["write$0", "polish$1"]
+    assert result.steps[0].explanation.decisions[0].provider == "fixed"
+    assert result.steps[0].explanation.agents[0].called
+
+
+def test_a_reached_goal_stops_the_scheduler(run: Run) -> None:
+    """The goal is judged once its result exists; what comes after is not run."""
+    late = agent(name="late", output_key="late")(lambda reply: reply)
+    result = run(SCHEDULER, [write, polish, late], REQUEST, output_key="reply", model="content")
+    assert result.scope.keys() == {"request", "draft", "reply"}
+
+
+@dataclass
+class Ticket:
+    """A typed output."""
+
+    title: str
+    _secret: int
+
+
+def test_typed_outputs_reach_other_agents_as_they_are(run: Run) -> None:
+    """Agents pass their own objects to each other; only what travels is converted."""
+
+    @agent(output_key="ticket")
+    def open_ticket(request: str) -> Ticket:
+        return Ticket(request, 7)
+
+    @agent(output_key="reply")
+    def answer(ticket: Ticket) -> str:
+        return f"{ticket.title} {ticket._secret}"
+
+    result = run(SCHEDULER, [open_ticket, answer], REQUEST, output_key="reply")
+    assert result.result == "Where is my order? 7"
+    assert isinstance(result.scope["ticket"], Ticket)
+
+
+def test_giving_up_is_raised_with_its_reason(run: Run) -> None:
+    """A planner that stops before the result exists raises GaveUp, saying which of the ways it was."""
+    with pytest.raises(GaveUp) as caught:
+        run(SCHEDULER, [write, polish], REQUEST, output_key="reply", model="bored")
+    assert caught.value.reason == "BELOW_THRESHOLD"
+    assert caught.value.explanation.agents[0].score == 0.0
+    with pytest.raises(GaveUp) as caught:
+        run(SCHEDULER, [polish], REQUEST, output_key="reply")
+    assert caught.value.reason == "NO_CANDIDATE"
+
+
+def test_keys_written_by_agents_arm_others_again(run: Run) -> None:
+    """What an agent writes beside its output reaches the planner with the report."""
+    seen: list[int] = []
+
+    @agent(output_key="count")
+    def count(number: int) -> int:
+        seen.append(number)
+        return number
+
+    @agent(output_key="raised")
+    def more(count: int, ctx: AgentContext) -> int:
+        if count < 2:
+            ctx.scope["number"] = count + 1
+        return count
+
+    run(SCHEDULER, [count, more], {"number": 0})
+    assert seen == [0, 1, 2]
+
+
+# --- router
+
+
+def test_a_router_takes_one(run: Run) -> None:
+    """Without a threshold the chosen agent runs, and the result is what it returned."""
+    agents = [agent(name="billing")(lambda request: ("b", request)), agent(name="refunds")(lambda: "r")]
+    assert run(Router(), agents, REQUEST).result == ("b", "Where is my order?")
+    assert run(Router(), agents, REQUEST, model="content").result == "r"
+
+
+def test_routed_functions_run_at_the_same_time(run: Run) -> None:
+    """Plain functions that are started together are in their threads together."""
+    barrier = threading.Barrier(3, timeout=30)
+
+    def meet() -> int:
+        return barrier.wait()
+
+    agents = [agent(name=name)(meet) for name in ("one", "two", "three")]
+    result = run(Router(activation_threshold=0.5), agents, REQUEST, model="content", output_type=dict)
+    assert list(result.result) == ["one", "two", "three"]
+    assert sorted(result.result.values()) == [0, 1, 2]
+
+
+def test_routed_coroutines_run_at_the_same_time(run: Run, kind: str) -> None:
+    """So do coroutine functions, as tasks of one loop in AsyncClient, in threads otherwise."""
+    threads: list[int] = []
+    barrier = threading.Barrier(2, timeout=30)
+    arrived: list[asyncio.Event] = []
+
+    async def meet() -> str:
+        threads.append(threading.get_ident())
+        if kind == "sync":
+            barrier.wait()
+            return "met"
+        if not arrived:
+            arrived.append(asyncio.Event())
+            await arrived[0].wait()
+        arrived[0].set()
+        return "met"
+
+    agents = [agent(name=name)(meet) for name in ("one", "two")]
+    result = run(Router(activation_threshold=0.5), agents, REQUEST, model="content", output_type=dict)
+    assert result.result == {"one": "met", "two": "met"}
+    assert len(set(threads)) == (2 if kind == "sync" else 1)
+
+
+def test_nobody_relevant_is_an_empty_map(run: Run) -> None:
+    """Below the threshold nothing runs, and the result is empty."""
+    agents = [agent(name="one")(lambda: 1), agent(name="two")(lambda: 2)]
+    assert run(Router(activation_threshold=0.5), agents, REQUEST).result == {}
+
+
+def test_a_skipped_agent_is_left_out(run: Run) -> None:
+    """An optional agent without its argument is never called, and has no entry in the result."""
+    called: list[str] = []
+
+    @agent(optional=True)
+    def picky(missing: str) -> None:
+        called.append(missing)
+
+    agents = [picky, agent(name="plain")(lambda: 1)]
+    result = run(Router(activation_threshold=0.5), agents, REQUEST, model="content", output_type=dict)
+    assert result.result == {"plain": 1}
+    assert called == []
+
+
+# --- cascade
+
+
+def test_a_cascade_stops_at_the_first_answer_that_is_accepted(run: Run) -> None:
+    """Cheaper tiers come first; what is accepted is the result, as the agent returned it."""
+    tiers = [agent(name="small")(lambda request: {"by": "small"}), agent(name="large")(lambda: {"by": "large"})]
+    assert run(Cascade(acceptance_threshold=0.5), tiers, REQUEST, model="content").result == {"by": "small"}
+    result = run(Cascade(acceptance_threshold=0.5), tiers, REQUEST)
+    assert result.result == {"by": "large"}
+    assert [step.action for step in result.steps] == ["start", "start", "done"]
+
+
+# --- BDI
+
+
+def test_bdi_pursues_desires_by_the_client_s_beliefs(run: Run) -> None:
+    """Conditions may be keys and functions; the desire of the highest priority that is achievable goes first."""
+    order: list[str] = []
+
+    @agent(output_key="paid")
+    def pay() -> bool:
+        order.append("pay")
+        return True
+
+    @agent(output_key="shipped")
+    def ship() -> bool:
+        order.append("ship")
+        return True
+
+    desires = [
+        Desire(name="ship", agents=[ship], achievable=lambda scope: scope.get("paid", False), satisfied="shipped"),
+        Desire(name="pay", agents=[pay], achievable=present("request"), satisfied=belief("is-paid"), priority=5),
+    ]
+    result = run(Bdi(desires), [pay, ship], REQUEST, beliefs={"is-paid": lambda scope: "paid" in scope})
+    assert order == ["pay", "ship"]
+    assert result.result is None
+    assert result.scope["shipped"] is True
+
+
+def test_a_belief_that_fails_fails_the_step(run: Run) -> None:
+    """It never counts as true or false: the run ends with ConditionFailed, caused by what the belief raised."""
+
+    def broken(scope: Any) -> bool:
+        raise ZeroDivisionError
+
+    desires = [Desire(name="d", agents=[write], achievable=broken, satisfied="draft")]
+    with pytest.raises(ConditionFailed) as caught:
+        run(Bdi(desires), [write], REQUEST)
+    assert isinstance(caught.value.__cause__, ZeroDivisionError)
+
+
+def test_an_inactive_agent_is_no_candidate(run: Run) -> None:
+    """Activation conditions decide what may run: a key, or a function."""
+    agents = [
+        agent(name="off", output_key="off", activation=lambda scope: False)(lambda: 1),
+        agent(name="on", output_key="on", activation=present("request"))(lambda: 1),
+    ]
+    assert run(SCHEDULER, agents, REQUEST).scope.keys() == {"request", "on"}
+
+
+# --- asynchronous agents
+
+
+def test_the_planner_goes_on_while_an_async_agent_runs(run: Run) -> None:
+    """An async agent may even wait for one that is started after it; the decision that needs its output waits."""
+    written = threading.Event()
+
+    @agent(output_key="facts", async_=True)
+    def research(request: str) -> str:
+        assert written.wait(30)
+        return "facts"
+
+    @agent(output_key="draft")
+    def signal_and_write(request: str) -> str:
+        written.set()
+        return "draft"
+
+    planner = Scheduler(goal="g", goal_threshold=0.6, activation_threshold=0.3, excluded_output_keys=["facts"])
+    result = run(planner, [research, signal_and_write], REQUEST, output_key="draft")
+    assert (result.result, result.scope["facts"]) == ("draft", "facts")
+    assert [step.action for step in result.steps].count("start") == 2
+
+
+def test_a_decision_waits_for_the_outputs_that_it_reads(run: Run) -> None:
+    """A pending output in the decision's input is awaited, then reported."""
+
+    @agent(output_key="facts", async_=True)
+    async def research(request: str) -> str:
+        await asyncio.sleep(0.01)
+        return "facts"
+
+    use = agent(name="use", output_key="reply")(lambda facts: facts + "!")
+    result = run(SCHEDULER, [research, use], REQUEST, output_key="reply")
+    assert result.result == "facts!"
+    assert "await" in [step.action for step in result.steps]
+
+
+def test_a_routed_async_agent_is_in_the_result(run: Run) -> None:
+    """A map of results has the outputs that arrived later, never placeholders."""
+    slow = agent(name="slow", output_key="s", async_=True)(lambda: "slow")
+    fast = agent(name="fast")(lambda: "fast")
+    result = run(Router(activation_threshold=0.5), [slow, fast], REQUEST, model="content", output_type=dict)
+    assert result.result == {"slow": "slow", "fast": "fast"}
+
+
+# --- failures
+
+
+def test_a_failure_is_raised_from_its_cause(run: Run) -> None:
+    """AgentFailed names the agent, and the invocation is over."""
+
+    def broken(request: str) -> str:
+        raise ValueError(request)
+
+    with pytest.raises(AgentFailed, match="broken") as caught:
+        run(SCHEDULER, [broken], REQUEST)
+    assert isinstance(caught.value.__cause__, ValueError)
+
+
+def test_a_missing_argument_is_named(run: Run) -> None:
+    """A mandatory argument that is not in the scope fails the call by name."""
+    desires = [Desire(name="d", agents=[polish], achievable="request", satisfied="reply")]
+    with pytest.raises(MissingArgument) as caught:
+        run(Bdi(desires), [polish], REQUEST)
+    assert caught.value.argument == "draft"
+
+
+def test_handlers_may_retry_and_recover(run: Run) -> None:
+    """A retried call keeps its id; a recovered one counts as answered, and the run moves on."""
+    contexts: list[AgentContext] = []
+
+    @agent(output_key="draft")
+    def flaky(request: str, ctx: AgentContext) -> str:
+        contexts.append(ctx)
+        raise ValueError
+
+    def handler(ctx: AgentContext, error: Exception) -> Retry | Recover:
+        return Retry() if ctx.attempt < 3 else Recover("made up")
+
+    result = run(SCHEDULER, [flaky, polish], REQUEST, output_key="reply", on_error=handler)
+    assert result.result == "MADE UP"
+    assert [ctx.attempt for ctx in contexts] == [1, 2, 3]
+    assert len({ctx.call_id for ctx in contexts}) == 1
+
+
+def test_an_agent_that_takes_too_long_fails(run: Run) -> None:
+    """Its time limit holds for plain functions, coroutine functions and async agents; the late one is told."""
+    contexts: list[AgentContext] = []
+    release = threading.Event()
+
+    @agent(timeout=0.05)
+    def slow(request: str, ctx: AgentContext) -> None:
+        contexts.append(ctx)
+        release.wait(30)
+
+    @agent(timeout=0.05)
+    async def slow_coroutine(request: str, ctx: AgentContext) -> None:
+        contexts.append(ctx)
+        await asyncio.sleep(30)
+
+    @agent(timeout=0.05, async_=True, output_key="k")
+    async def slow_background(request: str, ctx: AgentContext) -> None:
+        contexts.append(ctx)
+        await asyncio.sleep(30)
+
+    use = agent(name="use", output_key="used")(lambda k: k)
+    for function in (slow, slow_coroutine, slow_background):
+        with pytest.raises(AgentFailed) as caught:
+            run(SCHEDULER, [function, use], REQUEST)
+        assert isinstance(caught.value.__cause__, CallTimedOut)
+    release.set()
+    assert [ctx.cancelled for ctx in contexts] == [True] * 3
+
+
+def test_a_decision_model_that_is_down_is_asked_again(run: Run, kind: str) -> None:
+    """The runner repeats the step within its budget; nothing ran twice."""
+    calls: list[str] = []
+
+    @agent(output_key="note")
+    def note(request: str) -> str:
+        calls.append(request)
+        return "n"
+
+    result = run(SCHEDULER, [note], REQUEST, model="flaky")
+    # The server counts the requests of its model, so only the first client meets the outage.
+    assert result.steps[0].retries == (2 if kind == "sync" else 0)
+    assert len(calls) == 1
+
+
+def test_nonsense_of_a_model_is_not_repeated(run: Run) -> None:
+    """An invalid answer ends the run at once with an error of its own, and the run could be continued."""
+    with pytest.raises(DecisionInvalidAnswer):
+        run(SCHEDULER, [write], REQUEST, model="liar")
+
+
+@pytest.mark.parametrize(
+    ("planner", "arguments", "options", "kind_of_error"),
+    [
+        (Scheduler(goal=" ", goal_threshold=0.5, activation_threshold=0.5), REQUEST, {}, InvalidConfiguration),
+        (Scheduler(goal="g", goal_threshold=1, activation_threshold=0.5), REQUEST, {}, InvalidConfiguration),
+        (SCHEDULER, {}, {}, InvalidConfiguration),
+        (SCHEDULER, REQUEST, {"model": "nobody"}, DecisionModelNotFound),
+        (SCHEDULER, REQUEST, {"model": DecisionOptions(model="nobody")}, DecisionModelNotFound),
+        (SCHEDULER, {"request": b"bytes"}, {}, UnsupportedInput),
+        (SCHEDULER, REQUEST, {"invocation_id": " "}, InvalidRequest),
+    ],
+)
+def test_refusals_are_typed(run: Run, planner: Any, arguments: Any, options: Any, kind_of_error: Any) -> None:
+    """What the server refuses is raised as the class of its reason, with the bad fields where there are any."""
+    with pytest.raises(kind_of_error) as caught:
+        run(planner, [write], arguments, **options)
+    if kind_of_error in {InvalidConfiguration, InvalidRequest}:
+        assert caught.value.violations
+
+
+def test_an_id_in_use_is_refused(run: Run) -> None:
+    """A second invocation of the same id, while the first one runs, is an error."""
+    caught: list[Exception] = []
+
+    @agent
+    def again(request: str, ctx: AgentContext) -> None:
+        try:
+            run(SCHEDULER, [write], REQUEST, invocation_id=ctx.invocation_id)
+        except InvocationAlreadyExists as error:
+            caught.append(error)
+
+    run(SCHEDULER, [again], REQUEST)
+    assert len(caught) == 1

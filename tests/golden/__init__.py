@@ -1,0 +1,1 @@
+"""Execution states of every released format, to be restored for ever."""

@@ -1,0 +1,45 @@
+"""Each released format of execution states can be restored for ever (DESIGN 3)."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from plannerd.invocations.state_format import FORMAT_VERSION, FORMATS
+from tests.golden.scenarios import SCENARIOS
+from tests.golden.states import FOLDER, files, make, restored, seen, text_of, without_wording
+
+FILES = pytest.mark.parametrize("path", files(), ids=lambda path: f"{path.parent.name}/{path.stem}")
+
+
+@FILES
+async def test_a_state_that_was_kept_is_restored_and_goes_on(path: Path) -> None:
+    """A state of any released format is restored with its calls and action, and the next step is the one of then."""
+    document = json.loads(path.read_text(encoding="utf-8"))
+    client = await restored(document)
+    assert seen(client) == document.get("then", document["there"])
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+async def test_the_format_that_is_written_has_not_changed(name: str) -> None:
+    """This server writes the very states that were kept for its format; another form needs another version."""
+    kept = json.loads((FOLDER / f"v{FORMAT_VERSION}" / f"{name}.json").read_text(encoding="utf-8"))
+    made = json.loads(text_of(await make(SCENARIOS[name])))
+    assert without_wording(made) == without_wording(kept)
+
+
+def test_every_format_that_is_restored_is_kept() -> None:
+    """There are states of every format that this server says it restores, and of no other."""
+    assert {path.parent.name for path in files()} == {f"v{version}" for version in FORMATS}
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+async def test_states_hold_nothing_of_the_scope(name: str) -> None:
+    """Neither values of the scope nor outputs appear in a state."""
+    scenario = SCENARIOS[name]
+    client = await scenario.client()
+    data = client.state.data.decode()
+    for value in ("t1", "t2", "f1", "a1", "x"):
+        assert f'"{value}"' not in data
