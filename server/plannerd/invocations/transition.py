@@ -421,8 +421,8 @@ class Transition:
             outcome, summary = self._held.outcome, self._held.summary
         elif isinstance(action, SuspendCalls):
             outcome, summary = Outcome.SUSPENDED, "Waiting for somebody to answer."
-        elif isinstance(action, AwaitCalls) and move is None:
-            outcome, summary = Outcome.AWAITING, f"Still waiting for: {', '.join(action.keys)}."
+        elif isinstance(action, AwaitCalls) and (move is None or not isinstance(move.action, Await)):
+            outcome, summary = Outcome.AWAITING, f"Waiting for: {', '.join(action.keys)}."
         elif isinstance(action, NoOp) or move is None:
             outcome, summary = Outcome.RECORDED, "Recorded; other calls are still running."
         else:

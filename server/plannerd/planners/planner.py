@@ -22,7 +22,7 @@ from plannerd.values import Value
 StateT = TypeVar("StateT")
 
 PlannerMap: TypeAlias = "dict[str, Value]"
-"""A planner's own state by plain values, as the library saves it."""
+"""A planner's own state by plain values."""
 
 Answers: TypeAlias = Mapping[str, Answer]
 Thinking: TypeAlias = Generator[DecisionRequest, Answers, Move[StateT]]
@@ -144,7 +144,7 @@ class Planner(Protocol[StateT]):
         """The agents (by position) of whose calls it has heard that their output, which it needs, comes later."""
 
     def dump(self, state: StateT) -> PlannerMap:
-        """The planner map: what the library saves."""
+        """The planner map: the state as far as it is told by names alone."""
 
     def dump_cursor(self, state: StateT) -> PlannerMap:
         """What else is needed to continue exactly."""

@@ -24,7 +24,7 @@ MAX_PATTERNS: Final = 4
 MAX_PATTERN_CHARACTERS: Final = 256
 """Length of the patterns of an expression, all together."""
 
-MAX_PATTERN_SIZE: Final = 2_000
+MAX_PATTERN_SIZE: Final = 4_000
 """Instructions that one pattern compiles to."""
 
 MAX_PATTERN_MEMORY: Final = 64 * 1024
@@ -54,8 +54,6 @@ WORK_PER_ITEM_COMPARED: Final = 8
 CHARACTERS_COMPARED_PER_UNIT: Final = 512
 CHARACTERS_MADE_PER_UNIT: Final = 16
 ITEMS_MADE_PER_UNIT: Final = 8
-PATTERN_STEPS_PER_UNIT: Final = 14
-"""One step is one instruction of a pattern, tried at one byte of the text."""
 
 
 def price_of_search(text: int, part: int) -> int:
@@ -64,5 +62,14 @@ def price_of_search(text: int, part: int) -> int:
     CPython searches in linear time where the texts are long, else in up to the product of their lengths.
     """
     if text >= 30_000 or (text >= 2_000 and part >= 100):
-        return text // 10
+        return text // 20
     return text * (16 + part) // 320
+
+
+def price_of_match(size: int, pattern: int) -> int:
+    """The work of looking for a pattern of `pattern` instructions in a text of `size` bytes.
+
+    RE2 takes linear time in both at worst, and less than that where they are small enough for its faster ways.
+    """
+    steps = size * (pattern + 4)
+    return 40 + steps // (30 if steps <= 200_000 else 10)

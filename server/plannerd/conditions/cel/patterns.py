@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 import re2  # type: ignore[import-untyped]
 
-from plannerd.conditions.cel.limits import MAX_PATTERN_MEMORY, MAX_PATTERN_SIZE, PATTERN_STEPS_PER_UNIT
+from plannerd.conditions.cel.limits import MAX_PATTERN_MEMORY, MAX_PATTERN_SIZE, price_of_match
 from plannerd.conditions.cel.operations import Failure, Value, Work, no_such_operation
-from plannerd.conditions.cel.syntax import Refused
-
-_START: Final = 64
-"""What starting a search costs, as if the text were so much longer."""
+from plannerd.conditions.cel.syntax import Refused, printable
 
 
 def _options() -> re2.Options:
@@ -41,7 +36,7 @@ class Pattern:
         except re2.error as error:
             reason = error.args[0] if error.args else b""
             problem = reason.decode("utf-8", "replace") if isinstance(reason, bytes) else str(reason)
-            raise Refused(f"the pattern is refused by RE2: {problem[:100]}", offset) from None
+            raise Refused(f"the pattern is refused by RE2: {printable(problem)}", offset) from None
         self._size: int = self._compiled.programsize
         if self._size > MAX_PATTERN_SIZE:
             raise Refused(
@@ -54,14 +49,13 @@ class Pattern:
         """Whether it matches any part of `text`."""
         if type(text) is not str:
             raise no_such_operation("matches()", offset, text)
-        # A character has at least one byte; the price of the others follows when they are known.
-        self._pay(len(text) + _START, work)
+        # A character has at least one byte; what the others cost follows when they are known.
+        size = len(text)
+        work.spend(price_of_match(size, self._size))
         try:
             encoded = text.encode()
         except UnicodeEncodeError:
             raise Failure("the string is no valid Unicode", offset) from None
-        self._pay(len(encoded) - len(text), work)
+        if len(encoded) > size:
+            work.spend(price_of_match(len(encoded) - size, self._size))
         return self._compiled.search(encoded) is not None
-
-    def _pay(self, size: int, work: Work) -> None:
-        work.spend(size * (self._size + 4) // PATTERN_STEPS_PER_UNIT)

@@ -152,6 +152,11 @@ def _environment() -> cel.Env:
     )
 
 
+def printable(text: str) -> str:
+    """A library's words, fit for an error: cut, and without control characters that came from the expression."""
+    return "".join(character if character.isprintable() else "?" for character in text[:400])
+
+
 def parse(expression: str) -> Node:
     """The checked tree of `expression`, whose result is a boolean or is not known before it is evaluated.
 
@@ -187,8 +192,7 @@ def _refusal(expression: str, text: str) -> Refused:
         problem = problem[: problem.index(" expecting {")]
     lines = expression.split("\n")
     offset = sum(len(before) + 1 for before in lines[: line - 1]) + column - 1
-    printable = "".join(character if character.isprintable() else "?" for character in problem[:400])
-    return Refused(printable, offset)
+    return Refused(printable(problem), offset)
 
 
 # --- The wire format. Field numbers: cel/expr/checked.proto, cel/expr/syntax.proto.

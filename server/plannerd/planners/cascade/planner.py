@@ -46,11 +46,13 @@ class CascadeState:
         tier: the position of the agent being tried; None before the first.
         latest: the position of the agent that answered last.
         ungraded: its answer, while the grade waits for an argument. Never saved: a state holds no outputs.
+        waiting: whether there is such an answer, here or where the state was saved.
     """
 
     tier: int | None = None
     latest: int | None = None
     ungraded: tuple[Value] | None = None
+    waiting: bool = False
 
 
 class ConfidenceCascade(PlannerBase[CascadeState]):
@@ -120,8 +122,12 @@ class ConfidenceCascade(PlannerBase[CascadeState]):
         """Grade the answer, now that it or the arguments have arrived; or begin, if nothing was tried yet."""
         if state.tier is None:
             return self._try_next(state, view)
+        key = self.system.agents[state.tier].output_key or ""
+        if state.waiting and state.ungraded is None and self.reads.get(key) is not Need.VALUE:
+            # The state was restored where nobody knows the answer: it can't be graded any more, only kept.
+            return self._try_next(replace(state, waiting=False, latest=state.tier), view)
         answer = state.ungraded[0] if state.ungraded else self._answer_in_scope(state, view)
-        return (yield from self._grade(replace(state, ungraded=None), view, answer))
+        return (yield from self._grade(replace(state, ungraded=None, waiting=False), view, answer))
 
     def expects(self, state: CascadeState) -> frozenset[int] | None:
         """The tier being tried."""
@@ -131,6 +137,10 @@ class ConfidenceCascade(PlannerBase[CascadeState]):
         """The tier being tried and the latest that answered."""
         return {"tier": self._name(state.tier), "latest": self._name(state.latest)}
 
+    def dump_cursor(self, state: CascadeState) -> PlannerMap:
+        """Whether an answer waits to be graded."""
+        return {"waiting": state.waiting}
+
     def load(
         self, planner_map: Mapping[str, Value], cursor: Mapping[str, Value] | None
     ) -> tuple[CascadeState, list[Warn]]:
@@ -138,9 +148,12 @@ class ConfidenceCascade(PlannerBase[CascadeState]):
         fields = Fields(planner_map, "planner")
         tier, latest = fields.optional_text("tier"), fields.optional_text("latest")
         fields.done()
+        waiting = False
         if cursor is not None:
-            Fields(cursor, "cursor").done()
-        return CascadeState(self._position(tier), self._position(latest)), []
+            extra = Fields(cursor, "cursor")
+            waiting = extra.boolean("waiting")
+            extra.done()
+        return CascadeState(self._position(tier), self._position(latest), waiting=waiting), []
 
     # ---- the rules ---------------------------------------------------------------------------------
 
@@ -206,7 +219,7 @@ class ConfidenceCascade(PlannerBase[CascadeState]):
             return Move(state, Done(OutputOf(tier)), Outcome.UNGRADED, summary, found)
         waiting = pending_keys(self.system.planner_agent.inputs, view)
         if waiting:
-            return self._wait(replace(state, ungraded=(answer,)), waiting)
+            return self._wait(replace(state, ungraded=(answer,), waiting=True), waiting)
         fields = (*argument_fields(self.system, view), Field(CANDIDATE, answer, rank=1))
         answers = yield DecisionRequest(fields, (self._question,))
         name, threshold = self._question.name, self.options.threshold

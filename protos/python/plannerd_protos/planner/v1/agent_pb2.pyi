@@ -133,8 +133,8 @@ class Agent(_message.Message):
     """A human answers; the system suspends meanwhile. Needs an output key."""
     @_builtins.property
     def unavailable(self) -> Global___DescriptionUnavailable:
-        """The description can't be read (a remote agent that is down, say). Decision planners leave the agent
-        out for the rest of the invocation, with a warning.
+        """The description can't be read (a remote agent that is down, say). The planners that ask with
+        descriptions, scheduler and router, leave the agent out for the rest of the invocation, with a warning.
         """
 
     @_builtins.property

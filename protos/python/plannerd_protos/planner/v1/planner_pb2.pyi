@@ -157,7 +157,9 @@ class InitRequest(_message.Message):
 
     @_builtins.property
     def planner_map(self) -> _value_pb2.MapValue:
-        """Continue from the planner's own map alone, as the library saves it: what was being run runs again."""
+        """Continue from the planner's own map alone (Step.state.data has it under "planner"): what was being run
+        runs again. An empty map starts afresh.
+        """
 
     @_builtins.property
     def decision(self) -> Global___DecisionOptions:
