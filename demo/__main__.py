@@ -8,11 +8,11 @@ import sys
 import time
 
 import plannerd_client
-from demo import scheduler
+from demo import bdi, cascade, router, scheduler
 from demo.screen import Screen
 from tests.support.servers import running_server
 
-DEMOS = {"scheduler": scheduler}
+DEMOS = {"bdi": bdi, "cascade": cascade, "router": router, "scheduler": scheduler}
 
 
 def main() -> int:

@@ -87,3 +87,20 @@ def test_a_cut_line_is_never_too_wide(text: str) -> None:
     """A line is cut to the columns it has, East Asian characters counting as two."""
     assert width(clip(text, 40)) <= 40
     assert clip("short", 40) == "short"
+
+
+@pytest.mark.parametrize("planner", ["bdi", "cascade", "router"])
+def test_every_planner_has_a_demo(planner: str) -> None:
+    """The demo of each other planner runs to its summary, within 80 columns."""
+    ended = run_demo(planner, "--tickets", "8")
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert "\nSummary\n" in ended.stdout
+    assert [line for line in ended.stdout.splitlines() if width(line) > WIDTH] == []
+
+
+def test_the_bdi_demo_interrupts_and_goes_on() -> None:
+    """What is more important comes first, and nobody runs twice."""
+    ended = run_demo("bdi")
+    order = "count_stock, order_goods, pick, ship, evacuate, check_halls, fill_shelf"
+    assert order in " ".join(ended.stdout.split())
+    assert "Nobody ran twice" in ended.stdout
