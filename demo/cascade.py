@@ -88,8 +88,8 @@ def run(client: Client, screen: Screen, limit: int | None) -> bool:
     screen.line(f"The tier that a good clerk would take: {sum(agreed)} of {len(chosen)}.")
     screen.line(f"  tuned on: {agreed[0]} of {halves[0]}; never looked at while tuning: {agreed[1]} of {halves[1]}")
     screen.line(
-        f"{graded} answers were graded. sparrow is weak at grading: it goes by the words that answer and question share. "
-        "Take the flow from this demo and not the verdicts; sending every ticket to the assistant would be right more "
-        "often."
+        f"{graded} answers were graded. sparrow is weak at grading: it goes by the words that answer and question "
+        "share. Take the flow from this demo and not the verdicts; sending every ticket to the assistant would be "
+        "right more often."
     )
     return failures > 0

@@ -410,6 +410,8 @@ class _Run:
                 self._fail(f"there was no warning {code}")
         if "planner_map" in expected:
             found = json.loads(step.state.data)["planner"]
+            if not expected["planner_map"]:
+                self._same("planner map", found, {})
             for name, wanted in expected["planner_map"].items():
                 self._same(f"planner map: {name}", found.get(name, MISSING), wanted)
 
@@ -479,6 +481,9 @@ class _Run:
             self._same("reason", wire.name_of(step_pb2.GiveUpReason, found.reason, "GIVE_UP_REASON"), wanted)
             if not found.message:
                 self._fail("it gives up without a message")
+            for text in expected.get("mentions", ()):
+                if text not in found.message:
+                    self._fail(f"the message does not mention '{text}': {found.message}")
         elif kind == "done":
             self._check_done(step.action.done, expected)
         if kind in TERMINAL and step.calls:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol
 
@@ -15,6 +15,8 @@ from plannerd.decisions.model import DecisionModel
 from plannerd.errors import PlannerdError, Reason
 from plannerd.invocations.engine import Engine, EngineLimits
 from plannerd.invocations.store import MemoryBounds, MemoryStore
+from plannerd.planners.plugin import PlannerPlugin
+from plannerd.planners.registry import Registry
 from plannerd.services.codec.replies import encode_step
 from plannerd.services.context import CallContext
 from plannerd.services.planner_service import PlannerService
@@ -62,6 +64,7 @@ class Server:
         bounds: MemoryBounds = MemoryBounds(),
         limits: EngineLimits = EngineLimits(),
         new_branch: Callable[[], str] = _new_branch,
+        plugins: Iterable[PlannerPlugin[Any]] = (),
     ) -> None:
         self.model: RecordingModel = model or answering()
         self.clock = Clock()
@@ -73,6 +76,7 @@ class Server:
             limits,
             clock=self.clock,
             new_branch=new_branch,
+            planners=Registry(plugins),
         )
         self.service = PlannerService(self.engine, version="1.2.3", max_request_bytes=4 << 20, retained_seconds=60.0)
 

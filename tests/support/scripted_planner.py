@@ -2,44 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import replace
+from collections.abc import Mapping
 
-import pytest
+from pydantic import BaseModel, ConfigDict
 
-from plannerd.conditions import Condition
-from plannerd.planners import registry
+from plannerd.planners.base import PlannerBase
 from plannerd.planners.moves import Action, Move, Outcome, Warn
-from plannerd.planners.planner import AskedAtMost, Need, PlannerMap, Report, Thinking, View
-from plannerd.planners.system import System, Topology
+from plannerd.planners.planner import Need, PlannerMap, Report, Thinking, View
+from plannerd.planners.plugin import PlannerPlugin
+from plannerd.planners.system import System
 from plannerd.values import Value
+from plannerd_protos.planner.v1 import agent_pb2, planner_pb2, planners_pb2
 
 
-class ScriptedPlanner:
-    """Makes the moves that were written down; its state is their number so far."""
+class NoOptions(BaseModel):
+    """The configuration of a planner without options."""
 
-    kind = "scripted"
-    topology = Topology.PARALLEL
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class ScriptedPlanner(PlannerBase[int]):
+    """Makes the moves that were written down: the first action, then one per report. Its state is their number so far."""
+
     refers = True
-    watched: frozenset[str] = frozenset()
-    asks: AskedAtMost | None = None
-    conditions: tuple[Condition, ...] = ()
 
-    def __init__(self, moves: tuple[Action, ...], system: System) -> None:
-        self.system = system
-        self.reads: Mapping[str, Need] = {key: Need.VALUE for key in system.output_keys}
+    def __init__(self, moves: tuple[Action, ...], options: NoOptions, system: System) -> None:
+        super().__init__(options, system)
+        self.reads = dict.fromkeys(system.output_keys, Need.VALUE)
         self._moves = moves
-
-    def output_need(self, agent: int) -> Need:
-        return self.reads.get(self.system.agents[agent].output_key or "", Need.NONE)
 
     def initial(self) -> int:
         return 0
 
     def begin(self, state: int, view: View) -> Thinking[int]:
         return self._move(state)
-        yield
+        yield  # asks nothing
 
     def told(self, state: int, view: View, report: Report) -> Thinking[int]:
         return self._move(state)
@@ -52,33 +49,20 @@ class ScriptedPlanner:
     def dump(self, state: int) -> PlannerMap:
         return {"moves": state}
 
-    def dump_cursor(self, state: int) -> PlannerMap:
-        return {}
-
     def load(self, planner_map: Mapping[str, Value], cursor: Mapping[str, Value] | None) -> tuple[int, list[Warn]]:
-        raise NotImplementedError
+        moves = planner_map["moves"]
+        assert isinstance(moves, int)
+        return moves, []
 
     def _move(self, state: int) -> Move[int]:
         return Move(state + 1, self._moves[state], Outcome.OTHER, "As it was written down.")
 
 
-class _Factory:
-    kind = "scheduler"
-    topology = Topology.STAR
-
-    def __init__(self, moves: tuple[Action, ...]) -> None:
-        self._moves = moves
-
-    def __call__(self, checked: object, system: System) -> ScriptedPlanner:
-        return ScriptedPlanner(self._moves, system)
+def scripted(*actions: Action) -> PlannerPlugin[NoOptions]:
+    """A plug-in named `scripted` that makes these moves."""
+    return PlannerPlugin("scripted", NoOptions, lambda options, system: ScriptedPlanner(actions, options, system))
 
 
-@contextmanager
-def scripted(*actions: Action) -> Iterator[None]:
-    """Inside, each scheduler that an Init asks for makes these moves instead: the first action, then one per report."""
-    with pytest.MonkeyPatch.context() as patch:
-        infos = [
-            replace(info, planner=_Factory(actions)) if info.kind == "scheduler" else info for info in registry.PLANNERS
-        ]
-        patch.setattr(registry, "PLANNERS", tuple(infos))
-        yield
+def scripted_request(*agents: agent_pb2.Agent) -> planner_pb2.InitRequest:
+    """An Init of it."""
+    return planner_pb2.InitRequest(plugin=planners_pb2.PluginConfig(name="scripted"), agents=agents)
