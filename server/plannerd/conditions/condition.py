@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
+from plannerd.conditions.cel import CompiledCel, Work
 from plannerd.errors import PlannerdError, Reason
+from plannerd.values import ScopeValue
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,9 +25,10 @@ class PresentKey:
 
 @dataclass(frozen=True, slots=True)
 class Cel:
-    """A CEL expression over `scope`."""
+    """A CEL expression over `scope`, compiled when the configuration was read."""
 
     expression: str
+    compiled: CompiledCel = field(compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +59,15 @@ class Facts(Protocol):
     def beliefs(self) -> Beliefs:
         """Every belief that the planner declared."""
 
+    @property
+    def work(self) -> Work:
+        """What all CEL conditions of one look at the scope may cost together."""
+
     def present(self, key: str) -> bool:
         """Whether `key` is in the scope."""
+
+    def known(self, key: str) -> ScopeValue:
+        """What is known of `key`: its value, that it is opaque or pending, or None where it is absent."""
 
 
 def describe(condition: Condition) -> str:
@@ -67,7 +77,7 @@ def describe(condition: Condition) -> str:
             return f"present: {key}"
         case BeliefHolds(name):
             return f"belief: {name}"
-        case Cel(expression):
+        case Cel(expression=expression):
             return f"cel: {expression}"
 
 
@@ -95,7 +105,5 @@ def evaluate(condition: Condition, facts: Facts, subject: str) -> bool:
                     metadata={"subject": subject, "condition": describe(condition)},
                 )
             return belief is Belief.TRUE
-        case Cel(expression):
-            raise PlannerdError(
-                Reason.NOT_IMPLEMENTED, f"CEL conditions are not supported by this version: {expression}"
-            )
+        case Cel(compiled=compiled):
+            return compiled.evaluate(facts.known, subject, facts.work)

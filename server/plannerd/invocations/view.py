@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 from plannerd.conditions import Beliefs, Condition, describe, evaluate
+from plannerd.conditions.cel import WORK, Work
 from plannerd.invocations.explanation import ConditionOutcome
 from plannerd.invocations.scope import Scope
-from plannerd.values import Value
+from plannerd.values import ScopeValue, Value
+
+_CONDITIONS_WORK: Final = 5 * WORK
+"""What all CEL conditions of one move may cost together: some 50 ms at the worst."""
 
 
 class InvocationView:
@@ -16,6 +21,7 @@ class InvocationView:
     def __init__(self, scope: Scope, beliefs: Beliefs, changed: frozenset[str], pending: Callable[[str], bool]) -> None:
         self.beliefs = beliefs
         self.changed = changed
+        self.work = Work(_CONDITIONS_WORK)
         self.evaluated: list[ConditionOutcome] = []
         self._scope = scope
         self._pending = pending
@@ -23,6 +29,10 @@ class InvocationView:
     def present(self, key: str) -> bool:
         """Whether `key` is in the scope."""
         return self._scope.present(key)
+
+    def known(self, key: str) -> ScopeValue:
+        """What is known of `key`: its value, that it is opaque or pending, or None where it is absent."""
+        return self._scope.values.get(key)
 
     def pending(self, key: str) -> bool:
         """Whether `key` waits for an output."""

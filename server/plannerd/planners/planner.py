@@ -12,7 +12,7 @@ from collections.abc import Generator, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias, TypeVar
 
-from plannerd.conditions import BeliefHolds, Condition, Facts, PresentKey
+from plannerd.conditions import BeliefHolds, Cel, Condition, Facts, PresentKey
 from plannerd.decisions.answers import Answer
 from plannerd.decisions.questions import DecisionRequest
 from plannerd.planners.moves import Move, Warn
@@ -170,4 +170,25 @@ def key_need(reads: Mapping[str, Need], system: System, agent: int) -> Need:
 
 def condition_reads(conditions: Iterable[Condition]) -> dict[str, Need]:
     """The keys that conditions read, and what they need of each."""
-    return {condition.key: Need.PRESENCE for condition in conditions if isinstance(condition, PresentKey)}
+    reads: dict[str, Need] = {}
+    for condition in conditions:
+        match condition:
+            case PresentKey(key):
+                reads.setdefault(key, Need.PRESENCE)
+            case Cel(compiled=compiled):
+                reads.update(dict.fromkeys(compiled.keys, Need.VALUE))
+                for key in compiled.presence_keys:
+                    reads.setdefault(key, Need.PRESENCE)
+            case BeliefHolds():
+                pass
+    return reads
+
+
+def merge_reads(*parts: Mapping[str, Need]) -> dict[str, Need]:
+    """What is needed of each key by any of `parts`: its value, if one of them needs that."""
+    merged: dict[str, Need] = {}
+    for part in parts:
+        for key, need in part.items():
+            if merged.get(key) is not Need.VALUE:
+                merged[key] = need
+    return merged

@@ -140,7 +140,7 @@ def _meaning(item: Any) -> Value:
         plain: dict[str, Value] = {"": type(item).__name__}
         for field in dataclasses.fields(item):
             value = getattr(item, field.name)
-            if value != field.default:
+            if field.compare and value != field.default:
                 plain[field.name] = _meaning(value)
         return plain
     if isinstance(item, enum.Enum):

@@ -8,7 +8,7 @@ reaches for the scope is found: only keys that stand in the expression, each ask
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Final, TypeAlias, cast
+from typing import Final, TypeAlias
 
 from plannerd.conditions.cel.limits import (
     MAX_LOOPS,
@@ -44,6 +44,9 @@ Get: TypeAlias = "Callable[[str], ScopeValue | None]"
 """The value of a key of the scope, or None where it has none."""
 
 _UNREAD: Final = object()
+
+_READABLE: Final = frozenset({bool, int, float, bytes, list, dict})
+"""Types whose values are always present, and read as they are."""
 
 
 class Frame(Work):
@@ -85,21 +88,30 @@ class Frame(Work):
             present = self._present[number] = is_present(self._fetched(number))
         return present
 
-    def _fetched(self, number: int) -> ScopeValue:
+    def _fetched(self, number: int) -> Value:
         value = self._raw[number]
         if value is _UNREAD:
             value = self._raw[number] = self._get(self._keys[number])
-        return cast("ScopeValue", value)
+        return value
 
     def _readable(self, number: int, offset: int) -> Value:
-        value, key = self._fetched(number), shown(self._keys[number])
-        if not self.present(number):
-            raise Failure(f"the key '{key}' is not in the scope; ask for its presence first", offset)
-        if value is PENDING:
-            raise Failure(f"the output '{key}' has not arrived yet: only its presence is known", offset)
-        if isinstance(value, Opaque):
-            raise Failure(f"the value of '{key}' is opaque: only its presence is known", offset)
-        return value.text if isinstance(value, Text) else value
+        value = self._fetched(number)
+        if type(value) in _READABLE:
+            return value
+        if self.present(number):
+            if isinstance(value, Text):
+                return value.text
+            if value is not PENDING and not isinstance(value, Opaque):
+                return value
+        raise _unreadable(value, shown(self._keys[number]), offset)
+
+
+def _unreadable(value: Value, key: str, offset: int) -> Failure:
+    if value is PENDING:
+        return Failure(f"the output '{key}' has not arrived yet: only its presence is known", offset)
+    if isinstance(value, Opaque):
+        return Failure(f"the value of '{key}' is opaque: only its presence is known", offset)
+    return Failure(f"the key '{key}' is not in the scope; ask for its presence first", offset)
 
 
 Run: TypeAlias = Callable[[Frame], Value]

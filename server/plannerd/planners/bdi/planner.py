@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from plannerd.planners.base import PlannerBase
@@ -165,14 +165,14 @@ class BeliefDesireIntention(PlannerBase[BdiState]):
             if state.invocations >= self.options.max_invocations:
                 message = f"Gave up: the maximum of {self.options.max_invocations} invocations is used up."
                 action = GiveUp(GiveUpReason.MAX_INVOCATIONS, message)
-                return Move(state, action, Outcome.MAX_INVOCATIONS, message, tuple(passed))
+                return Move(state, action, Outcome.MAX_INVOCATIONS, message, _in_order(passed))
             called = Assessment(position, AgentStatus.CANDIDATE, called=True)
             return Move(
                 replace(state, invocations=state.invocations + 1, step=step),
                 Start((position,)),
                 Outcome.CALLED,
                 f"'{agent.name}' is next for the desire '{intention.name}' (priority {intention.priority}).",
-                (*passed, called),
+                _in_order((*passed, called)),
             )
         count = len(intention.agents)
         message = (
@@ -180,4 +180,10 @@ class BeliefDesireIntention(PlannerBase[BdiState]):
             f"({count} {'agent' if count == 1 else 'agents'})."
         )
         action = GiveUp(GiveUpReason.INTENTION_EXHAUSTED, message)
-        return Move(state, action, Outcome.INTENTION_EXHAUSTED, message, tuple(passed))
+        return Move(state, action, Outcome.INTENTION_EXHAUSTED, message, _in_order(passed))
+
+
+def _in_order(found: Iterable[Assessment]) -> tuple[Assessment, ...]:
+    """Each agent once, by what was found last, in the order of declaration."""
+    latest = {assessment.agent: assessment for assessment in found}
+    return tuple(latest[agent] for agent in sorted(latest))

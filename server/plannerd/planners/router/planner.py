@@ -42,6 +42,7 @@ from plannerd.planners.planner import (
     Thinking,
     View,
     condition_reads,
+    merge_reads,
 )
 from plannerd.planners.router.options import CheckedOptions
 from plannerd.planners.router.state import RouterState, dump_cursor, dump_map, load
@@ -74,12 +75,13 @@ class DecisionRouter(PlannerBase[RouterState]):
         return self.options.threshold is None
 
     def _find_reads(self) -> dict[str, Need]:
-        reads = condition_reads(self.conditions)
-        for agent in self.system.agents:
-            # After a resume from a bare planner map, presence tells whether a delayed output has arrived.
-            if agent.output_key is not None and (agent.is_async or agent.human):
-                reads.setdefault(agent.output_key, Need.PRESENCE)
-        return reads | dict.fromkeys(self.system.planner_agent.inputs, Need.VALUE)
+        # After a resume from a bare planner map, presence tells whether a delayed output has arrived.
+        delayed = [agent.output_key for agent in self.system.agents if agent.is_async or agent.human]
+        return merge_reads(
+            condition_reads(self.conditions),
+            {key: Need.PRESENCE for key in delayed if key is not None},
+            dict.fromkeys(self.system.planner_agent.inputs, Need.VALUE),
+        )
 
     # ---- the planner's interface -------------------------------------------------------------------
 

@@ -43,6 +43,7 @@ from plannerd.planners.planner import (
     Thinking,
     View,
     condition_reads,
+    merge_reads,
 )
 from plannerd.planners.scheduler.options import CheckedOptions
 from plannerd.planners.scheduler.state import SchedulerState, dump_cursor, dump_map, load
@@ -101,13 +102,11 @@ class DecisionScheduler(PlannerBase[SchedulerState]):
         return YesNo(name, self.options.goal_question.render({"goal": self.options.goal}))
 
     def _find_reads(self) -> dict[str, Need]:
-        reads = dict.fromkeys(self._input_keys, Need.VALUE)
-        for key in self._readers:
-            reads.setdefault(key, Need.PRESENCE)
-        for key, need in condition_reads(self.conditions).items():
-            if reads.get(key) is not Need.VALUE:
-                reads[key] = need
-        return reads
+        return merge_reads(
+            dict.fromkeys(self._input_keys, Need.VALUE),
+            dict.fromkeys(self._readers, Need.PRESENCE),
+            condition_reads(self.conditions),
+        )
 
     # ---- the planner's interface -------------------------------------------------------------------
 

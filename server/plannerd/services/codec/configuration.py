@@ -7,7 +7,8 @@ from typing import Final, Literal
 
 from google.protobuf.duration_pb2 import Duration
 
-from plannerd.conditions import BeliefHolds, Condition, PresentKey
+from plannerd.conditions import BeliefHolds, Cel, Condition, PresentKey
+from plannerd.conditions.cel import compile_cel
 from plannerd.errors import PlannerdError, Reason, invalid
 from plannerd.invocations.commands import InitCommand
 from plannerd.invocations.explanation import ExplainLevel
@@ -214,11 +215,7 @@ def _decode_condition(message: agent_pb2.Condition, path: str) -> Condition:
         case "belief":
             return BeliefHolds(message.belief)
         case "cel":
-            raise PlannerdError(
-                Reason.NOT_IMPLEMENTED,
-                f"{path}.cel: CEL conditions are part of the contract, but this version does not have them yet; "
-                "use present_key or a belief.",
-            )
+            return Cel(message.cel, compile_cel(message.cel, f"{path}.cel"))
         case _:
             raise invalid(path, "one of present_key, cel and belief must be set")
 

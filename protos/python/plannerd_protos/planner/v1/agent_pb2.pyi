@@ -277,7 +277,7 @@ class Condition(_message.Message):
     """True when this key is in the scope (not null, not blank). A pending output is present."""
     cel: _builtins.str
     """A CEL expression over one variable, `scope`, which holds the keys that are present. At most 2,048
-    characters; constant keys only. Answered with UNIMPLEMENTED NOT_IMPLEMENTED until it is supported.
+    characters; constant keys only. docs/conditions.md has what is refused and what it may cost.
     """
     belief: _builtins.str
     """The name of a belief: the client evaluates it just before each step and sends the outcome."""
