@@ -1,23 +1,22 @@
-"""Each released format of execution states can be restored for ever (DESIGN 3)."""
+"""Each released format of execution states can be restored for ever (docs/contract.md, Versions)."""
 
 from __future__ import annotations
 
 import json
-from pathlib import Path
+from typing import Any
 
 import pytest
 
 from plannerd.invocations.state_format import FORMAT_VERSION, FORMATS
 from tests.golden.scenarios import SCENARIOS
-from tests.golden.states import FOLDER, files, make, restored, seen, text_of, without_wording
+from tests.golden.states import files, make, restored, seen, text_of, without_wording
 
-FILES = pytest.mark.parametrize("path", files(), ids=lambda path: f"{path.parent.name}/{path.stem}")
+KEPT = {f"{path.parent.name}/{path.stem}": json.loads(path.read_text(encoding="utf-8")) for path in files()}
 
 
-@FILES
-async def test_a_state_that_was_kept_is_restored_and_goes_on(path: Path) -> None:
+@pytest.mark.parametrize("document", KEPT.values(), ids=KEPT)
+async def test_a_state_that_was_kept_is_restored_and_goes_on(document: dict[str, Any]) -> None:
     """A state of any released format is restored with its calls and action, and the next step is the one of then."""
-    document = json.loads(path.read_text(encoding="utf-8"))
     client = await restored(document)
     assert seen(client) == document.get("then", document["there"])
 
@@ -25,9 +24,8 @@ async def test_a_state_that_was_kept_is_restored_and_goes_on(path: Path) -> None
 @pytest.mark.parametrize("name", SCENARIOS)
 async def test_the_format_that_is_written_has_not_changed(name: str) -> None:
     """This server writes the very states that were kept for its format; another form needs another version."""
-    kept = json.loads((FOLDER / f"v{FORMAT_VERSION}" / f"{name}.json").read_text(encoding="utf-8"))
     made = json.loads(text_of(await make(SCENARIOS[name])))
-    assert without_wording(made) == without_wording(kept)
+    assert without_wording(made) == without_wording(KEPT[f"v{FORMAT_VERSION}/{name}"])
 
 
 def test_every_format_that_is_restored_is_kept() -> None:

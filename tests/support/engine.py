@@ -9,10 +9,11 @@ from typing import Any, Protocol
 
 import pytest
 
+from plannerd.decisions.model import DecisionModel
 from plannerd.decisions.models import DecisionModels
 from plannerd.decisions.questions import DecisionRequest
-from plannerd.decisions.model import DecisionModel
 from plannerd.errors import PlannerdError, Reason
+from plannerd.invocations.commands import StepEvent
 from plannerd.invocations.engine import Engine, EngineLimits
 from plannerd.invocations.store import MemoryBounds, MemoryStore
 from plannerd.planners.plugin import PlannerPlugin
@@ -61,22 +62,24 @@ class Server:
         self,
         model: RecordingModel | None = None,
         *,
-        bounds: MemoryBounds = MemoryBounds(),
-        limits: EngineLimits = EngineLimits(),
+        bounds: MemoryBounds | None = None,
+        limits: EngineLimits | None = None,
         new_branch: Callable[[], str] = _new_branch,
         plugins: Iterable[PlannerPlugin[Any]] = (),
+        observe: Callable[[StepEvent], None] = lambda event: None,
     ) -> None:
         self.model: RecordingModel = model or answering()
         self.clock = Clock()
-        self.store = MemoryStore(bounds, self.clock)
+        self.store = MemoryStore(bounds or MemoryBounds(), self.clock)
         self.engine = Engine(
             DecisionModels({"test": self.model}),
             self.store,
             encode_step,
-            limits,
+            limits or EngineLimits(),
             clock=self.clock,
             new_branch=new_branch,
             planners=Registry(plugins),
+            observe=observe,
         )
         self.service = PlannerService(self.engine, version="1.2.3", max_request_bytes=4 << 20, retained_seconds=60.0)
 

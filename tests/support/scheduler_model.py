@@ -210,9 +210,9 @@ class SchedulerModel:
         keys = [key for key in self.arguments if key not in self.config.excluded_output_keys]
         for item in self.agents:
             key = item.output_key
-            if key and key not in keys and key not in self.config.excluded_output_keys:
-                if is_there(self.scope.get(key)):
-                    keys.append(key)
+            new = key and key not in keys and key not in self.config.excluded_output_keys
+            if new and is_there(self.scope.get(key)):
+                keys.append(key)
         return keys
 
     def _ask(self, candidates: list[int], inputs: list[str]) -> None:

@@ -22,7 +22,7 @@ class NoOptions(BaseModel):
 
 
 class ScriptedPlanner(PlannerBase[int]):
-    """Makes the moves that were written down: the first action, then one per report. Its state is their number so far."""
+    """Makes the moves that were written down, one at first and one per report; its state is their number so far."""
 
     refers = True
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 from hypothesis import strategies as st
@@ -83,7 +83,7 @@ def encoded(data: Any) -> bytes:
 
 
 @st.composite
-def mutated(draw: st.DrawFn, state: Mapping[str, Any], others: list[Mapping[str, Any]]) -> Any:
+def mutated(draw: st.DrawFn, state: Mapping[str, Any], others: Sequence[Mapping[str, Any]]) -> Any:
     """A document after one to three changes: parts deleted, replaced, moved, doubled, or taken from other documents."""
     data: Any = copy.deepcopy(dict(state))
     for _ in range(draw(st.integers(1, 3))):
@@ -133,7 +133,9 @@ def broken_bytes(draw: st.DrawFn, data: bytes) -> bytes:
         case "keys":
             return text.replace('{"action"', '{"action":null,"action"', 1).encode()
         case "number":
-            bad = draw(st.sampled_from(["NaN", "Infinity", "-Infinity", "1e999", "9" * 5000, "0x1", "01", "[" * 50_000]))
+            bad = draw(
+                st.sampled_from(["NaN", "Infinity", "-Infinity", "1e999", "9" * 5000, "0x1", "01", "[" * 50_000])
+            )
             return text.replace(":0", f":{bad}").replace(":1", f":{bad}").encode()
         case _:
             return draw(st.binary(max_size=200))

@@ -246,9 +246,7 @@ class World:
             self._write(call_id, outcome, value)
         results = [self._report(*result) for result in event.results]
         removed = tuple(event.removed)
-        await self._look_at(
-            self.client.next(*results, scope=event.scope, removed=removed, beliefs=self.beliefs)
-        )
+        await self._look_at(self.client.next(*results, scope=event.scope, removed=removed, beliefs=self.beliefs))
         return event
 
     async def run(self, hop: Hop | None = None) -> list[Seen]:
@@ -379,9 +377,7 @@ class World:
                 return str(result)
 
 
-def world(
-    request: planner_pb2.InitRequest, tape: Sequence[int], seed: int, *, ties: bool = True
-) -> World:
+def world(request: planner_pb2.InitRequest, tape: Sequence[int], seed: int, *, ties: bool = True) -> World:
     """A client of a fresh server, about to begin."""
     answers = grid_answers(seed) if ties else tie_free_answers(seed)
     return World(Server(FunctionModel(answers)).client(request), Tape(tape, seed))
