@@ -81,6 +81,7 @@ def build(settings: Settings) -> App:
     )
     engine_limits = EngineLimits(
         max_agents=limits.max_agents,
+        max_cel_characters=limits.max_cel_characters,
         max_reply_bytes=server.max_reply_bytes,
         scope=ScopeLimits(limits.max_scope_bytes, limits.max_scope_keys),
         decision_timeout=decisions.timeout_seconds,

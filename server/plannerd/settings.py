@@ -102,6 +102,11 @@ class LimitsSettings(_Section):
     """How much one invocation, and all of them together, may take."""
 
     max_agents: Annotated[int, Field(ge=1, le=10_000)] = Field(200, description="Agents of one invocation.")
+    max_cel_characters: Count = Field(
+        16_384,
+        description="Characters of all CEL conditions of one invocation together. Compiling them, which takes up to "
+        "some 10 microseconds a character, holds up other calls.",
+    )
     max_scope_bytes: Bytes = Field(8 * MIB, description="Bytes of all scope values that are kept for one invocation.")
     max_scope_keys: Count = Field(1000, description="Scope keys that are kept for one invocation.")
     max_invocations: Count = Field(

@@ -243,6 +243,7 @@ def test_the_limits_reach_the_engine(monkeypatch: pytest.MonkeyPatch) -> None:
             "decisions": {"models": {}, "timeout_seconds": 4.0},
             "limits": {
                 "max_agents": 5,
+                "max_cel_characters": 12,
                 "max_scope_bytes": 6000,
                 "max_scope_keys": 7,
                 "max_invocations": 8,
@@ -255,6 +256,7 @@ def test_the_limits_reach_the_engine(monkeypatch: pytest.MonkeyPatch) -> None:
     build(settings)
     limits, bounds = made["limits"], made["bounds"]
     assert (limits.max_agents, limits.max_reply_bytes, limits.decision_timeout) == (5, 2000, 4.0)
+    assert limits.max_cel_characters == 12
     assert (limits.scope.max_bytes, limits.scope.max_keys) == (6000, 7)
     assert (bounds.max_invocations, bounds.max_bytes) == (8, 9_000_000)
     assert (bounds.idle_seconds, bounds.tombstone_seconds) == (10.0, 11.0)

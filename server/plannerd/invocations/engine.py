@@ -55,6 +55,7 @@ class EngineLimits:
 
     Attributes:
         max_agents: subagents of one invocation.
+        max_cel_characters: of all CEL conditions of one invocation together.
         max_reply_bytes: bytes of one reply.
         scope: how much scope is kept.
         decision_timeout: seconds for one request to a decision model where the client sets none.
@@ -62,6 +63,7 @@ class EngineLimits:
     """
 
     max_agents: int = 200
+    max_cel_characters: int = 16_384
     max_reply_bytes: int = 4 << 20
     scope: ScopeLimits = field(default_factory=ScopeLimits)
     decision_timeout: float = 30.0

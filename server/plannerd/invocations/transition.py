@@ -228,7 +228,10 @@ class Transition:
                 self._end(call)
                 if self._scope.pending(key or ""):
                     self._set(key, None)
-                return None if call.told else Report(call.agent, Reported.SKIPPED)
+                if not call.told:
+                    return Report(call.agent, Reported.SKIPPED)
+                self._state = self._planner.lost(self._state, call.agent)
+                return None
             case WillAnswer(external=external):
                 told_before = call.told
                 self._calls[call.id] = replace(

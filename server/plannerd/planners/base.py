@@ -46,6 +46,10 @@ class PlannerBase(Generic[StateT]):
         """Nothing beyond what an `Await` names."""
         return frozenset()
 
+    def lost(self, state: StateT, agent: int) -> StateT:
+        """It makes no difference."""
+        return state
+
     def dump_cursor(self, state: StateT) -> PlannerMap:
         """The planner map says it all."""
         return {}

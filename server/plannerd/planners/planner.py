@@ -143,6 +143,9 @@ class Planner(Protocol[StateT]):
     def awaits(self, state: StateT) -> frozenset[int]:
         """The agents (by position) of whose calls it has heard that their output, which it needs, comes later."""
 
+    def lost(self, state: StateT, agent: int) -> StateT:
+        """The state after a call that had been reported as pending was skipped: no output will come."""
+
     def dump(self, state: StateT) -> PlannerMap:
         """The planner map: the state as far as it is told by names alone."""
 

@@ -159,6 +159,11 @@ def _check_arguments(arguments: Sequence[Argument], path: str, problems: Problem
         seen.add(argument.name)
 
 
+def _check_output_key(key: str | None, path: str, problems: Problems) -> None:
+    if key is not None and is_blank(key):
+        problems.add(path, "must not be blank; leave it empty for an output that is not kept in the scope")
+
+
 def check_condition(condition: Condition, path: str, problems: Problems) -> None:
     """Note what is wrong with a condition declared at `path`."""
     match condition:
@@ -181,6 +186,7 @@ def check_system(planner_agent: PlannerAgent, agents: Sequence[Agent], problems:
     if not agents:
         problems.add("agents", "must name at least one subagent")
     _check_arguments(planner_agent.arguments, "planner_agent.arguments", problems)
+    _check_output_key(planner_agent.output_key, "planner_agent.output_key", problems)
     named = tuple(
         replace(
             agent,
@@ -203,6 +209,7 @@ def check_system(planner_agent: PlannerAgent, agents: Sequence[Agent], problems:
             problems.add(f"{path}.id", f"'{agent.id}' is the name of another agent; ids and names must not collide")
         index.setdefault(agent.id, position)
         _check_arguments(agent.arguments, f"{path}.arguments", problems)
+        _check_output_key(agent.output_key, f"{path}.output_key", problems)
         if agent.activation is not None:
             check_condition(agent.activation, f"{path}.activation", problems)
         if agent.output_key is None and (agent.is_async or agent.human):

@@ -35,7 +35,8 @@ class PlannerService:
 
     async def Init(self, request: planner_pb2.InitRequest, call: CallContext) -> planner_pb2.InitResponse:
         """Start or continue an invocation."""
-        reply = await self._engine.init(call.identity, decode_init(request, call.traceparent))
+        command = decode_init(request, call.traceparent, self._engine.limits.max_cel_characters)
+        reply = await self._engine.init(call.identity, command)
         return encode_init(reply, self._engine.limits, self._max_request_bytes, self._retained_seconds)
 
     async def FirstAction(self, request: planner_pb2.FirstActionRequest, call: CallContext) -> bytes:

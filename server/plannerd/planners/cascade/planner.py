@@ -47,12 +47,14 @@ class CascadeState:
         latest: the position of the agent that answered last.
         ungraded: its answer, while the grade waits for an argument. Never saved: a state holds no outputs.
         waiting: whether there is such an answer, here or where the state was saved.
+        skipped: the tier's answer was on its way, and then it was skipped; true within one step only.
     """
 
     tier: int | None = None
     latest: int | None = None
     ungraded: tuple[Value] | None = None
     waiting: bool = False
+    skipped: bool = False
 
 
 class ConfidenceCascade(PlannerBase[CascadeState]):
@@ -100,8 +102,7 @@ class ConfidenceCascade(PlannerBase[CascadeState]):
         A human who has answered meanwhile is not asked again: the answer is graded.
         """
         if state.tier is None:
-            waiting = pending_keys(self.system.planner_agent.inputs, view)
-            return self._wait(state, waiting) if waiting else self._try_next(state, view)
+            return self._try_next(state, view)
         agent = self.system.agents[state.tier]
         key = agent.output_key
         if agent.human and key is not None and view.present(key) and not view.pending(key):
@@ -119,9 +120,9 @@ class ConfidenceCascade(PlannerBase[CascadeState]):
         return (yield from self._grade(state, view, report.value))
 
     def proceed(self, state: CascadeState, view: View) -> Thinking[CascadeState]:
-        """Grade the answer, now that it or the arguments have arrived; or begin, if nothing was tried yet."""
-        if state.tier is None:
-            return self._try_next(state, view)
+        """Grade the answer, now that it or the arguments have arrived; or pass over a tier that was skipped."""
+        if state.skipped or state.tier is None:
+            return self._try_next(replace(state, skipped=False), view)
         key = self.system.agents[state.tier].output_key or ""
         if state.waiting and state.ungraded is None and self.reads.get(key) is not Need.VALUE:
             # The state was restored where nobody knows the answer: it can't be graded any more, only kept.
@@ -136,6 +137,10 @@ class ConfidenceCascade(PlannerBase[CascadeState]):
     def dump(self, state: CascadeState) -> PlannerMap:
         """The tier being tried and the latest that answered."""
         return {"tier": self._name(state.tier), "latest": self._name(state.latest)}
+
+    def lost(self, state: CascadeState, agent: int) -> CascadeState:
+        """The tier is passed over without a grade."""
+        return replace(state, skipped=agent == state.tier)
 
     def dump_cursor(self, state: CascadeState) -> PlannerMap:
         """Whether an answer waits to be graded."""

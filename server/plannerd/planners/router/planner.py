@@ -129,6 +129,11 @@ class DecisionRouter(PlannerBase[RouterState]):
         """The activated agents whose outputs are on their way: the result has them all."""
         return state.pending
 
+    def lost(self, state: RouterState, agent: int) -> RouterState:
+        """The agent is left out of the result."""
+        one = frozenset((agent,))
+        return replace(state, pending=state.pending - one, skipped=state.skipped | one)
+
     def dump(self, state: RouterState) -> PlannerMap:
         """Who was activated, who has an output, whose was pending."""
         return dump_map(state, self.system)

@@ -63,12 +63,18 @@ def decode_position(message: step_pb2.Position) -> Position:
     return Position(message.epoch, message.revision, message.branch)
 
 
-def decode_init(request: planner_pb2.InitRequest, traceparent: str) -> InitCommand:
+def decode_init(request: planner_pb2.InitRequest, traceparent: str, max_cel_characters: int) -> InitCommand:
     """What an Init asks for.
 
+    Args:
+        request: from the wire.
+        traceparent: the caller's trace context.
+        max_cel_characters: of all CEL expressions together; compiling them holds the event loop.
+
     Raises:
-        PlannerdError: INVALID_REQUEST, INVALID_VALUE or NOT_IMPLEMENTED.
+        PlannerdError: INVALID_REQUEST, INVALID_VALUE, INVALID_CONDITION, LIMIT_EXCEEDED or NOT_IMPLEMENTED.
     """
+    _check_cel(request, max_cel_characters)
     if request.take_over and request.WhichOneof("resume") is None:
         raise invalid("take_over", "needs a state or planner_map to resume from")
     state = None
@@ -96,6 +102,18 @@ def decode_init(request: planner_pb2.InitRequest, traceparent: str) -> InitComma
         validate_only=request.validate_only,
         traceparent=traceparent,
     )
+
+
+def _check_cel(request: planner_pb2.InitRequest, allowed: int) -> None:
+    characters = sum(len(agent.activation.cel) for agent in request.agents)
+    characters += sum(len(desire.achievable.cel) + len(desire.satisfied.cel) for desire in request.bdi.desires)
+    if characters > allowed:
+        raise PlannerdError(
+            Reason.LIMIT_EXCEEDED,
+            f"The CEL conditions have {characters} characters together, more than the server's limit "
+            f"max_cel_characters of {allowed}. Use fewer or shorter ones, or beliefs.",
+            metadata={"limit": "max_cel_characters", "allowed": str(allowed), "requested": str(characters)},
+        )
 
 
 def _configuration_key(request: planner_pb2.InitRequest) -> bytes:
