@@ -279,9 +279,15 @@ class Transition:
             self._known = known
 
     def _pending(self, key: str) -> bool:
-        """Whether `key` waits for an output: as the scope says or, where it is not kept, as the calls say."""
-        if key in self._planner.reads:
-            return self._scope.pending(key)
+        """Whether `key` waits for an output.
+
+        A planner that reads values is served as soon as the scope has one, whoever wrote it; for one whose
+        results name calls, or that does not read the key, it is the calls that count.
+        """
+        if self._scope.pending(key):
+            return True
+        if key in self._planner.reads and not self._planner.refers:
+            return False
         return any(
             self._agents[call.agent].output_key == key
             for call in self._calls.values()

@@ -13,7 +13,7 @@ from plannerd.conditions.cel.syntax import Refused, parse
 from plannerd.errors import PlannerdError, Reason, invalid
 
 _CACHED: Final = 64
-_SHOWN: Final = 500
+_SHOWN: Final = 300
 
 
 def _place(expression: str, offset: int) -> str:
@@ -75,7 +75,7 @@ class CompiledCel:
         at = "" if place is None else f" at {place}"
         return PlannerdError(
             Reason.CONDITION_FAILED,
-            f"A condition of '{subject}' could not be evaluated{at}: {problem}.",
+            f"The condition {shown} of '{subject}' could not be evaluated{at}: {problem}.",
             metadata=metadata,
         )
 

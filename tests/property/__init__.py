@@ -1,0 +1,1 @@
+"""Planners on random invocations, against a second writing of their rules."""
