@@ -3,6 +3,7 @@
 VENV   := .venv
 BIN    := $(VENV)/bin
 PYTHON ?=# the Python to make .venv with; empty: the first suitable one that is found
+TARGET ?=# the server for make conformance; empty: the planners in this process
 ARGS   ?=# more arguments for the command behind a target: make test ARGS="-k router -x"
 
 READY      := $(VENV)/.ready
@@ -11,12 +12,12 @@ PIP        := $(BIN)/python -m pip --disable-pip-version-check --no-input --quie
 
 MAKEFLAGS     += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint format generate lock bench serve clean
+.PHONY: help setup demo test lint format generate lock conformance mutants bench serve clean
 unexport PYTHONHOME PYTHONPATH PIP_TARGET PIP_PREFIX PIP_USER
 
 help: ## list these commands
 	@echo "usage: make COMMAND [ARGS=...]"; echo
-	@sed -nE 's/^([a-z-]+):.*## (.*)/  \1 # \2/p' $(MAKEFILE_LIST) | awk -F ' # ' '{ printf "%-12s%s\n", $$1, $$2 }'
+	@sed -nE 's/^([a-z-]+):.*## (.*)/  \1 # \2/p' $(MAKEFILE_LIST) | awk -F ' # ' '{ printf "%-13s%s\n", $$1, $$2 }'
 
 setup: $(READY) ## make .venv with all that the other commands need
 	@echo "ready: $(BIN)/plannerd, $(BIN)/python"
@@ -34,6 +35,12 @@ format: $(READY) ## rewrite Python and protos in the one style
 
 generate: $(READY) ## make the generated code again, from protos/
 	@$(BIN)/python scripts/generate
+
+conformance: $(READY) ## run the cases of the contract; TARGET=HOST:PORT runs them against any server
+	@$(BIN)/python -m tests.conformance run $(if $(TARGET),--target $(TARGET)) $(ARGS)
+
+mutants: $(READY) ## break each rule of the planners on purpose and see that the cases notice
+	@$(BIN)/python scripts/mutants $(ARGS)
 
 bench: $(READY) ## measure speed
 	@$(BIN)/python -m benchmarks $(ARGS)
