@@ -58,6 +58,8 @@ class Agent(Generic[P, R]):
         timeout: float | None = None,
         available: bool = True,
     ) -> None:
+        if isinstance(function, Agent):
+            raise TypeError(f"{function!r} is an agent already; describe its function anew: Agent(agent.function, ...)")
         signature = inspect_function(function)
         self.name = name if name is not None else getattr(function, "__name__", "<unnamed>")
         if self.name.startswith("<"):

@@ -68,6 +68,13 @@ class Definition:
     beliefs: Mapping[str, BeliefFunction]
 
 
+def _level(explain: str) -> planner_pb2.ExplainLevel.ValueType:
+    level = _LEVELS.get(explain)
+    if level is None:
+        raise ValueError(f"explain must be one of {', '.join(_LEVELS)}, not {explain!r}")
+    return level
+
+
 def define(
     planner: Planner,
     agents: Iterable[AnyAgent | Callable[..., Any]],
@@ -88,7 +95,7 @@ def define(
     """
     functions = Beliefs(beliefs)
     request = planner_pb2.InitRequest(
-        explain=_LEVELS[explain], include_input=include_input, max_reply_bytes=max_reply_bytes
+        explain=_level(explain), include_input=include_input, max_reply_bytes=max_reply_bytes
     )
     fill_planner(request, planner, functions)
     request.planner_agent.name = planner_agent.name

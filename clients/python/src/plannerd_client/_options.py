@@ -118,6 +118,10 @@ def prepare(
     Raises:
         TypeError, ValueError, UnsupportedValue: something can't be described.
     """
+    unknown = sorted(set(options) - set(RunOptions.__annotations__))
+    if unknown:
+        known = ", ".join(sorted(RunOptions.__annotations__))
+        raise TypeError(f"run() has no option {unknown[0]!r}; there are {known}")
     resume = options.get("resume")
     if resume is not None and options.get("invocation_id", resume.invocation_id) != resume.invocation_id:
         raise ValueError(f"the snapshot is of the invocation {resume.invocation_id!r}, and continues only that one")

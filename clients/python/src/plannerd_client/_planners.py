@@ -159,4 +159,9 @@ def _set(target: Any, planner: object, names: str) -> None:
     for name in names.split():
         value = getattr(planner, name)
         if value is not None:
-            setattr(target, name, value)
+            try:
+                setattr(target, name, value)
+            except TypeError as error:
+                raise TypeError(f"{type(planner).__name__}.{name}: {error}") from None
+            except ValueError as error:
+                raise ValueError(f"{type(planner).__name__}.{name}: {error}") from None

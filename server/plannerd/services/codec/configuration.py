@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from typing import Final, Literal
 
 from google.protobuf.duration_pb2 import Duration
@@ -26,7 +27,7 @@ from plannerd_protos.planner.v1 import agent_pb2, planner_pb2, planners_pb2, ste
 
 MAX_ID_CHARS: Final = 128
 
-_OUTPUT_TYPES: Final = {
+_OUTPUT_TYPES: Final[Mapping[int, OutputType]] = {
     agent_pb2.OUTPUT_TYPE_UNSPECIFIED: OutputType.ANY,
     agent_pb2.OUTPUT_TYPE_ANY: OutputType.ANY,
     agent_pb2.OUTPUT_TYPE_MAP: OutputType.MAP,
@@ -198,8 +199,14 @@ def _decode_planner_agent(message: agent_pb2.PlannerAgent) -> PlannerAgent:
         name=message.name,
         arguments=_decode_arguments(message),
         output_key=message.output_key or None,
-        output_type=_OUTPUT_TYPES.get(message.output_type, OutputType.ANY),
+        output_type=_decode_output_type(message.output_type, "planner_agent.output_type"),
     )
+
+
+def _decode_output_type(output_type: int, path: str) -> OutputType:
+    if output_type not in _OUTPUT_TYPES:
+        raise invalid(path, f"{output_type} is no type of output")
+    return _OUTPUT_TYPES[output_type]
 
 
 def _decode_arguments(message: agent_pb2.PlannerAgent | agent_pb2.Agent) -> tuple[Argument, ...]:
@@ -216,7 +223,7 @@ def _decode_agent(message: agent_pb2.Agent, path: str) -> Agent:
         unavailable=described == "unavailable",
         arguments=_decode_arguments(message),
         output_key=message.output_key or None,
-        output_type=_OUTPUT_TYPES.get(message.output_type, OutputType.ANY),
+        output_type=_decode_output_type(message.output_type, f"{path}.output_type"),
         is_async=getattr(message, "async"),
         optional=message.optional,
         human=message.human,
@@ -263,6 +270,8 @@ def _decode_options(request: planner_pb2.InitRequest) -> InvocationOptions:
 
 def _decode_timeout(message: Duration, path: str) -> float:
     seconds = message.seconds + message.nanos / 1e9
+    if not 0 <= message.nanos < 1_000_000_000:
+        raise invalid(path, f"has {message.nanos} nanoseconds, which must be less than a second")
     if not 0 < seconds <= 24 * 3600:
         raise invalid(path, f"must be more than 0 and at most a day, but is {seconds:g} s")
     return seconds

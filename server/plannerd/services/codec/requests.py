@@ -80,14 +80,23 @@ def decode_end(request: planner_pb2.EndRequest) -> EndCommand:
     return EndCommand(
         check_invocation_id(request.invocation_id),
         decode_position(request.base) if request.HasField("base") else None,
-        _END_OUTCOMES.get(request.outcome, EndOutcome.UNSPECIFIED),
+        _decode_end_outcome(request.outcome),
     )
+
+
+def _decode_end_outcome(outcome: int) -> EndOutcome:
+    if outcome not in _END_OUTCOMES:
+        raise invalid("outcome", f"{outcome} is no outcome")
+    return _END_OUTCOMES[outcome]
 
 
 def _decode_base(request: planner_pb2.FirstActionRequest | planner_pb2.NextActionRequest) -> Position:
     if not request.HasField("base"):
         raise invalid("base", "is required: the position of the last answer")
-    return decode_position(request.base)
+    base = decode_position(request.base)
+    if base.epoch < 1 or base.revision < 0 or not base.branch:
+        raise invalid("base", "is no position: send back the one of the last answer, whole")
+    return base
 
 
 def _decode_beliefs(message: Mapping[str, int]) -> Beliefs:

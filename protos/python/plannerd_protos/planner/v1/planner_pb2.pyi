@@ -605,7 +605,7 @@ class AgentResult(_message.Message):
 
     @_builtins.property
     def skipped(self) -> Global___Skipped:
-        """The client skipped it: the agent is optional and a mandatory argument was missing."""
+        """The client skipped it, as it does with an optional agent one of whose mandatory arguments is missing."""
 
     @_builtins.property
     def pending(self) -> Global___PendingOutput:
