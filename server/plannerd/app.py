@@ -19,6 +19,7 @@ from plannerd.invocations.scope import ScopeLimits
 from plannerd.invocations.store import MemoryBounds, MemoryStore
 from plannerd.planners.plugin import ENTRY_POINTS, PlannerPlugin
 from plannerd.planners.registry import Registry
+from plannerd.services.codec.configuration import InitLimits
 from plannerd.services.codec.replies import encode_step
 from plannerd.services.decision_service import DecisionModelService
 from plannerd.services.planner_service import PlannerService
@@ -80,19 +81,20 @@ def build(settings: Settings) -> App:
         time.monotonic,
     )
     engine_limits = EngineLimits(
-        max_agents=limits.max_agents,
-        max_cel_characters=limits.max_cel_characters,
         max_reply_bytes=server.max_reply_bytes,
         scope=ScopeLimits(limits.max_scope_bytes, limits.max_scope_keys),
         decision_timeout=decisions.timeout_seconds,
     )
     planner_service = PlannerService(
         Engine(models, store, encode_step, engine_limits, planners=_planners(), observe=_log_warnings),
+        InitLimits(limits.max_agents, limits.max_parts, limits.max_cel_characters),
         version=version("plannerd"),
         max_request_bytes=server.max_request_bytes,
         retained_seconds=limits.idle_seconds,
     )
-    decision_service = DecisionModelService(models, decisions.timeout_seconds)
+    decision_service = DecisionModelService(
+        models, decisions.timeout_seconds, max_fields=limits.max_scope_keys, max_questions=limits.max_agents + 1
+    )
     return App(settings, models, catalogue(planner_service, decision_service))
 
 

@@ -101,14 +101,22 @@ class ServerSettings(_Section):
 class LimitsSettings(_Section):
     """How much one invocation, and all of them together, may take."""
 
-    max_agents: Annotated[int, Field(ge=1, le=10_000)] = Field(200, description="Agents of one invocation.")
+    max_agents: Annotated[int, Field(ge=1, le=10_000)] = Field(
+        200, description="Agents of one invocation; Decide takes one question more."
+    )
+    max_parts: Count = Field(
+        10_000,
+        description="Arguments, desires, agents of desires, levels and excluded keys of one invocation together.",
+    )
     max_cel_characters: Count = Field(
         16_384,
         description="Characters of all CEL conditions of one invocation together. Compiling them, which takes up to "
         "some 10 microseconds a character, holds up other calls.",
     )
     max_scope_bytes: Bytes = Field(8 * MIB, description="Bytes of all scope values that are kept for one invocation.")
-    max_scope_keys: Count = Field(1000, description="Scope keys that are kept for one invocation.")
+    max_scope_keys: Count = Field(
+        1000, description="Scope keys that are kept for one invocation; also fields of an input of Decide."
+    )
     max_invocations: Count = Field(
         100_000,
         description="Invocations that are kept. Beyond it those that were untouched longest are dropped; their clients "

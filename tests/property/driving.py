@@ -5,6 +5,7 @@ from __future__ import annotations
 from ast import literal_eval
 from collections.abc import Callable, Mapping, Sequence
 
+from plannerd.errors import PlannerdError
 from plannerd.values import PENDING, ScopeValue
 from plannerd_protos.planner.v1 import planner_pb2, step_pb2
 from tests.property.rules import Expected, Rules, written
@@ -26,6 +27,7 @@ class RestlessWorld(World):
     def __init__(self, client: Client, tape: Tape) -> None:
         super().__init__(client, tape)
         self.happened: list[str] = []
+        self._coming: dict[str, str] = {}  # calls whose outputs are on their way, and their keys
 
     async def begin(self) -> None:
         """Init and FirstAction; the scope is random, and one key of it may be pending."""
@@ -35,6 +37,22 @@ class RestlessWorld(World):
     def _value(self, key: str, need: int = 0) -> ScopeValue:
         value = super()._value(key, need)
         return PENDING if key == self._late and not self.seen else value
+
+    def _write(self, call_id: str, outcome: str, value: ScopeValue) -> None:
+        """A placeholder stays as long as the output of any call is on its way to its key."""
+        key = self._declared(next(call for call in self.client.step.calls if call.id == call_id)).output_key
+        self._coming.pop(call_id, None)
+        if outcome in ("pending", "suspended"):
+            self._coming[call_id] = key
+        if outcome != "skipped" or key not in self._coming.values():
+            super()._write(call_id, outcome, value)
+
+    def _outcome(self, call: step_pb2.Call) -> tuple[str, ScopeValue]:
+        """A call that is pending or suspended is next heard of when it is through."""
+        outcome, value = super()._outcome(call)
+        if outcome in ("pending", "suspended") and call.status != step_pb2.CALL_STATUS_OUTSTANDING:
+            return "output", self._value(self._declared(call).output_key, call.output_need)
+        return outcome, value
 
     def _happen(self) -> Event:
         event = super()._happen()
@@ -113,7 +131,10 @@ async def drive(
     while not run.over:
         rules.issued(run.client.named if run.client.kind == "start" else [])
         if moving:
-            run.client = await move(run.client, run.scope, run.beliefs)
+            try:
+                run.client = await move(run.client, run.scope, run.beliefs)
+            except PlannerdError as error:
+                raise AssertionError("\n".join([*run.happened, str(run.seen[-1]), "can't move"])) from error
         event = await run.go_on()
         compare(run, rules.next(event.scope, event.removed, event.results, run.beliefs))
     return run

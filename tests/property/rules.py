@@ -104,6 +104,9 @@ class Rules(ABC):
         keys = self.late(self.waiting)
         return keys, [agent for agent in pending if self.agents[agent].output_key in keys]
 
+    def settle(self) -> None:
+        """All results of a request are in; the last word before it is answered."""
+
     # ---- what a client does
 
     def first(self, scope: Mapping[str, ScopeValue], beliefs: Mapping[str, bool]) -> Expected:
@@ -129,6 +132,7 @@ class Rules(ABC):
         if self.waiting and not self.late(self.waiting) and not self.failed:
             self.waiting = []
             self.go_on()
+        self.settle()
         return self._compose()
 
     def issued(self, call_ids: Sequence[str]) -> None:
@@ -150,7 +154,7 @@ class Rules(ABC):
                 call.status, self.scope[key] = "pending", PENDING
             case "skipped":
                 del self.calls[call_id]
-                if key and self.scope.get(key) is PENDING:
+                if self.scope.get(key) is PENDING and not self._others_write(key):
                     del self.scope[key]
             case _:
                 del self.calls[call_id]
@@ -165,6 +169,11 @@ class Rules(ABC):
         else:
             call.told = True
             self.told(call_id, outcome, value)
+
+    def _others_write(self, key: str) -> bool:
+        return any(
+            self.agents[call.agent].output_key == key and call.status != "outstanding" for call in self.calls.values()
+        )
 
     # ---- what planners look at
 

@@ -62,16 +62,19 @@ class BdiRules(Rules):
         self._note("the result arrived")
         self._deliberate()
 
+    def settle(self) -> None:
+        """A result that is on its way must have arrived before the end."""
+        if self.ending == ("done", "") and self._result_is_late():
+            self.ending, self.waiting = None, [self.output_key]
+
     def _open(self, item: planners_pb2.Desire) -> bool:
         return self.holds(item.achievable) and not self.holds(item.satisfied)
 
     def _deliberate(self) -> None:
         chosen = [item for item in self.desires if self._open(item)]
         if not chosen:
-            if self._result_is_late():
-                self.waiting = [self.output_key]
-            else:
-                self.ending = ("done", "")
+            self.ending = ("done", "")
+            self.settle()
             return
         best = max(item.priority for item in chosen)
         self.current = next(item for item in chosen if item.priority == best)
@@ -94,8 +97,12 @@ class BdiRules(Rules):
             self.started.append(self.types[types[self.turn]])
 
     def _result_is_late(self) -> bool:
-        """What a client alone calls pending is not known to a planner that does not read the key."""
-        return bool(self.output_key) and self.scope.get(self.output_key) is PENDING and any(
+        """What a client alone calls pending is known only where the planner reads the key."""
+        if not self.output_key or self.scope.get(self.output_key) is not PENDING:
+            return False
+        conditions = [item for wish in self.desires for item in (wish.achievable, wish.satisfied)]
+        conditions += [item.activation for item in self.agents]
+        return self.output_key in [item.present_key for item in conditions] or any(
             self.agents[call.agent].output_key == self.output_key for call in self.calls.values()
         )
 

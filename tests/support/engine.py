@@ -18,6 +18,7 @@ from plannerd.invocations.engine import Engine, EngineLimits
 from plannerd.invocations.store import MemoryBounds, MemoryStore
 from plannerd.planners.plugin import PlannerPlugin
 from plannerd.planners.registry import Registry
+from plannerd.services.codec.configuration import InitLimits
 from plannerd.services.codec.replies import encode_step
 from plannerd.services.context import CallContext
 from plannerd.services.planner_service import PlannerService
@@ -64,6 +65,7 @@ class Server:
         *,
         bounds: MemoryBounds | None = None,
         limits: EngineLimits | None = None,
+        init_limits: InitLimits | None = None,
         new_branch: Callable[[], str] = _new_branch,
         plugins: Iterable[PlannerPlugin[Any]] = (),
         observe: Callable[[StepEvent], None] = lambda event: None,
@@ -81,7 +83,9 @@ class Server:
             planners=Registry(plugins),
             observe=observe,
         )
-        self.service = PlannerService(self.engine, version="1.2.3", max_request_bytes=4 << 20, retained_seconds=60.0)
+        self.service = PlannerService(
+            self.engine, init_limits, version="1.2.3", max_request_bytes=4 << 20, retained_seconds=60.0
+        )
 
     @property
     def decisions(self) -> int:

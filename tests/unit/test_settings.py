@@ -10,6 +10,8 @@ from pydantic import ValidationError
 from plannerd.app import build
 from plannerd.invocations.engine import Engine
 from plannerd.invocations.store import MemoryStore
+from plannerd.services.codec.configuration import InitLimits
+from plannerd.services.planner_service import PlannerService
 from plannerd.settings import (
     FixedSettings,
     ServerSettings,
@@ -235,7 +237,12 @@ def test_the_limits_reach_the_engine(monkeypatch: pytest.MonkeyPatch) -> None:
         made["bounds"] = bounds
         return MemoryStore(bounds, clock)
 
+    def service(engine: Engine, init: InitLimits, **others: Any) -> PlannerService:
+        made["init"] = init
+        return PlannerService(engine, init, **others)
+
     monkeypatch.setattr("plannerd.app.Engine", engine)
+    monkeypatch.setattr("plannerd.app.PlannerService", service)
     monkeypatch.setattr("plannerd.app.MemoryStore", store)
     settings = Settings.model_validate(
         {
@@ -244,6 +251,7 @@ def test_the_limits_reach_the_engine(monkeypatch: pytest.MonkeyPatch) -> None:
             "limits": {
                 "max_agents": 5,
                 "max_cel_characters": 12,
+                "max_parts": 13,
                 "max_scope_bytes": 6000,
                 "max_scope_keys": 7,
                 "max_invocations": 8,
@@ -255,8 +263,8 @@ def test_the_limits_reach_the_engine(monkeypatch: pytest.MonkeyPatch) -> None:
     )
     build(settings)
     limits, bounds = made["limits"], made["bounds"]
-    assert (limits.max_agents, limits.max_reply_bytes, limits.decision_timeout) == (5, 2000, 4.0)
-    assert limits.max_cel_characters == 12
+    assert (limits.max_reply_bytes, limits.decision_timeout) == (2000, 4.0)
+    assert made["init"] == InitLimits(max_agents=5, max_parts=13, max_cel_characters=12)
     assert (limits.scope.max_bytes, limits.scope.max_keys) == (6000, 7)
     assert (bounds.max_invocations, bounds.max_bytes) == (8, 9_000_000)
     assert (bounds.idle_seconds, bounds.tombstone_seconds) == (10.0, 11.0)

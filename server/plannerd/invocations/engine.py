@@ -54,16 +54,12 @@ class EngineLimits:
     """The bounds of one invocation.
 
     Attributes:
-        max_agents: subagents of one invocation.
-        max_cel_characters: of all CEL conditions of one invocation together.
         max_reply_bytes: bytes of one reply.
         scope: how much scope is kept.
         decision_timeout: seconds for one request to a decision model where the client sets none.
         definitions: compiled configurations that are kept for the next Init.
     """
 
-    max_agents: int = 200
-    max_cel_characters: int = 16_384
     max_reply_bytes: int = 4 << 20
     scope: ScopeLimits = field(default_factory=ScopeLimits)
     decision_timeout: float = 30.0
@@ -322,18 +318,6 @@ class Engine:
     # ---- definitions -------------------------------------------------------------------------------
 
     def _define(self, command: InitCommand) -> Definition:
-        if len(command.agents) > self.limits.max_agents:
-            raise PlannerdError(
-                Reason.LIMIT_EXCEEDED,
-                f"agents: {len(command.agents)} are more than the server's limit max_agents of "
-                f"{self.limits.max_agents}. Declare fewer, or ask the operator to raise it.",
-                violations=[Violation("agents", f"more than {self.limits.max_agents}")],
-                metadata={
-                    "limit": "max_agents",
-                    "allowed": str(self.limits.max_agents),
-                    "requested": str(len(command.agents)),
-                },
-            )
         known = self._definitions.get(command.configuration_key)
         if known is not None:
             self._definitions.move_to_end(command.configuration_key)

@@ -27,6 +27,11 @@ def check_consistent(record: Record, fields: Fields, *, same_configuration: bool
         if call.told is not (call.status is CallStatus.PENDING) and call.status is not CallStatus.SUSPENDED:
             raise fields.error(f"calls[{position}].told", "does not fit the status of the call")
 
+    if record.waiting is not None and not record.waiting:
+        raise fields.error("waiting", "must name what is waited for")
+    for branch, runs in record.issued.branches.items():
+        if runs and runs[-1][1] > record.position.revision:
+            raise fields.error(f"issued.{branch}", "has steps that are still to come")
     if not _fits(record):
         raise fields.error("action", "does not fit the live calls")
     if same_configuration and record.action is not None and not record.terminal:
@@ -45,9 +50,10 @@ def _fits(record: Record) -> bool:
             return not record.calls and not waits and record.held is None
         case StartCalls(call_ids):
             return bool(call_ids) and named(call_ids, CallStatus.OUTSTANDING) and not waits
-        case AwaitCalls(_, call_ids):
+        case AwaitCalls(keys, call_ids):
             before_suspension = any(call.status is CallStatus.SUSPENDED for call in record.calls)
-            return (waits or before_suspension) and named(call_ids, CallStatus.PENDING)
+            meant = set(keys) <= set(record.waiting) if record.waiting is not None else before_suspension
+            return bool(keys) and meant and named(call_ids, CallStatus.PENDING)
         case SuspendCalls(call_ids):
             return bool(call_ids) and named(call_ids, CallStatus.SUSPENDED)
         case NoOp():
@@ -57,9 +63,8 @@ def _fits(record: Record) -> bool:
 def _check_planner(record: Record, fields: Fields) -> None:
     """The planner must be waiting for the live calls that it has not heard of, and for no others."""
     expected = record.definition.planner.expects(record.planner_state)
-    if expected is None:
-        return
     untold = frozenset(call.agent for call in record.calls if not call.told)
-    settled = record.waiting is not None or record.held is not None
-    if not untold <= expected or (not settled and untold != expected):
+    if expected is not None and record.held is None and untold != expected:
         raise fields.error("calls", "does not fit what the planner is running")
+    if not untold and record.waiting is None and record.held is None:
+        raise fields.error("waiting", "must say what is waited for: no report will move the planner")

@@ -233,7 +233,9 @@ def _load_issued(fields: Fields) -> IssuedCalls:
         runs: list[Run] = []
         for item in items if isinstance(items, list) else [None]:
             match item:
-                case [int(first), int(last), int(calls)] if 0 < first <= last < 2**53 and 0 < calls < 2**31:
+                case [int(first), int(last), int(calls)] if (
+                    bool not in map(type, item) and 0 < first <= last < 2**53 and 0 < calls < 2**31
+                ):
                     runs.append((first, last, calls))
                 case _:
                     raise fields.error(f"issued.{branch}", "must be a list of runs of steps")

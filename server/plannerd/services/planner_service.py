@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 from plannerd.errors import PlannerdError, Reason, invalid
 from plannerd.invocations.engine import Engine
-from plannerd.services.codec.configuration import check_invocation_id, decode_init
+from plannerd.services.codec.configuration import InitLimits, check_invocation_id, decode_init
 from plannerd.services.codec.replies import encode_init
 from plannerd.services.codec.requests import decode_end, decode_first_action, decode_next_action
 from plannerd.services.codec.schema import encode_planners
@@ -21,13 +21,23 @@ class PlannerService:
 
     Args:
         engine: runs the invocations.
+        limits: what one Init may bring.
         version: of this server.
         max_request_bytes: bytes of one request, to be told to clients.
         retained_seconds: how long an untouched invocation is kept, to be told to clients.
     """
 
-    def __init__(self, engine: Engine, *, version: str, max_request_bytes: int, retained_seconds: float) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        limits: InitLimits | None = None,
+        *,
+        version: str,
+        max_request_bytes: int,
+        retained_seconds: float,
+    ) -> None:
         self._engine = engine
+        self._limits = limits or InitLimits()
         self._version = version
         self._max_request_bytes = max_request_bytes
         self._retained_seconds = retained_seconds
@@ -35,9 +45,9 @@ class PlannerService:
 
     async def Init(self, request: planner_pb2.InitRequest, call: CallContext) -> planner_pb2.InitResponse:
         """Start or continue an invocation."""
-        command = decode_init(request, call.traceparent, self._engine.limits.max_cel_characters)
+        command = decode_init(request, call.traceparent, self._limits)
         reply = await self._engine.init(call.identity, command)
-        return encode_init(reply, self._engine.limits, self._max_request_bytes, self._retained_seconds)
+        return encode_init(reply, self._engine.limits, self._limits, self._max_request_bytes, self._retained_seconds)
 
     async def FirstAction(self, request: planner_pb2.FirstActionRequest, call: CallContext) -> bytes:
         """Give the scope and get the first action."""

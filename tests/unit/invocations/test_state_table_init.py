@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from plannerd.errors import Reason
 from plannerd.services.codec.values import encode_map
-from plannerd_protos.planner.v1 import planners_pb2
+from plannerd_protos.planner.v1 import planners_pb2, step_pb2
 from tests.support.builders import agent, changed, output, router, scheduler
 from tests.support.engine import Client, Server, refused
 from tests.support.models import answering
@@ -39,6 +39,7 @@ BARE = encode_map({"invocations": 1, "cannotRunAgain": ["lookup"], "beingInvoked
 async def test_row_02_a_step_of_an_unknown_invocation_is_not_found() -> None:
     """FirstAction, NextAction and ExecutionState of an invocation that nobody started are not found."""
     client = server().client(SYSTEM, "unknown")
+    client.position.MergeFrom(step_pb2.Position(epoch=1, branch="b1"))
     with refused(Reason.INVOCATION_NOT_FOUND):
         await client.first(TICKET)
     with refused(Reason.INVOCATION_NOT_FOUND):

@@ -154,6 +154,50 @@ async def test_row_19_readers_of_a_pending_key_are_rearmed_once() -> None:
     assert client.server.decisions == 3
 
 
+BESIDE = scheduler(
+    agent("reader", "page", writes="summary"),
+    agent("fetcher", "ticket", writes="page", async_=True),
+    agent("other", "ticket", writes="x"),
+    excluded_output_keys=["page"],
+)
+"""A system that goes on while `page` is on its way."""
+
+
+async def other_beside_fetcher() -> Client:
+    """Running `other`; `fetcher` is pending, and `reader` has run on the pending key."""
+    client = await Server(answering({"fetcher": 3}, {"reader": 3}, {"other": 3})).started(BESIDE)
+    await client.next(pending(client.call("fetcher")))
+    await client.next(output(client.call("reader"), "s1"))
+    assert client.live == {"fetcher": "pending", "other": "outstanding"}
+    return client
+
+
+async def test_row_19_an_output_that_arrives_through_the_scope_rearms_nobody_either() -> None:
+    """A client may put a pending output into the scope itself; its readers were re-armed before."""
+    client = await other_beside_fetcher()
+    await client.next(output(client.call("other"), 1), scope={"page": "p1"})
+    assert client.kind == "done"
+    assert client.server.decisions == 3
+
+
+async def test_row_19_a_change_after_the_arrival_counts() -> None:
+    """Once a pending output has arrived, another value of its key is a change like any other."""
+    client = await other_beside_fetcher()
+    await client.next(output(client.call("fetcher"), "p1"))
+    await client.next(output(client.call("other"), 1), scope={"page": "p2"})
+    assert questions_of(client) == ["reader", "goal"]
+
+
+async def test_row_19_the_planner_hears_of_a_pending_call_once() -> None:
+    """A call that was pending, then suspended, and is pending again, is nothing new to the planner."""
+    client = await other_beside_fetcher()
+    await client.next(suspended(client.call("fetcher")))
+    await client.next(pending(client.call("fetcher")))
+    assert client.kind == "no_op"
+    assert client.live == {"fetcher": "pending", "other": "outstanding"}
+    assert client.server.decisions == 3
+
+
 async def test_row_19_a_pending_key_counts_as_present() -> None:
     """An agent whose mandatory argument is pending is a candidate."""
     system = scheduler(

@@ -209,12 +209,11 @@ async def test_a_decision_that_takes_too_long_leaves_the_invocation_as_it_was() 
     assert client.agents == {"lookup": "outstanding"}
 
 
-@pytest.mark.parametrize("where", ["client", "server"])
-async def test_a_reply_too_large_is_found_before_the_commit(where: str) -> None:
+@pytest.mark.parametrize(("of_server", "of_client"), [(4 << 20, 300), (300, 0), (300, 1 << 30)])
+async def test_a_reply_too_large_is_found_before_the_commit(of_server: int, of_client: int) -> None:
     """A reply over the client's or the server's limit fails the step uncommitted, and says how large it would be."""
-    limits = EngineLimits(max_reply_bytes=300) if where == "server" else EngineLimits()
-    client = Server(answering(lookup=3), limits=limits).client(SYSTEM)
-    await client.init(max_reply_bytes=300 if where == "client" else 0)
+    client = Server(answering(lookup=3), limits=EngineLimits(max_reply_bytes=of_server)).client(SYSTEM)
+    await client.init(max_reply_bytes=of_client)
     with refused(Reason.REPLY_TOO_LARGE) as caught:
         await client.first(TICKET)
     assert caught.metadata["allowed"] == "300"

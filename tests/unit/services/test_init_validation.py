@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from plannerd.errors import Reason
-from plannerd.invocations.engine import EngineLimits
+from plannerd.services.codec.configuration import InitLimits
 from plannerd_protos.planner.v1 import agent_pb2, planner_pb2, planners_pb2
 from tests.support.builders import agent, bdi, cascade, changed, desire, router, scheduler
 from tests.support.engine import Server, refused
@@ -323,7 +323,7 @@ async def test_an_empty_condition_is_refused_with_its_path() -> None:
 
 async def test_too_many_agents_are_refused() -> None:
     """The number of agents is bounded by the server, and the error names the limit."""
-    server = Server(limits=EngineLimits(max_agents=3))
+    server = Server(init_limits=InitLimits(max_agents=3))
     with refused(Reason.LIMIT_EXCEEDED) as caught:
         await server.client(scheduler(*(agent(f"a{number}") for number in range(4)))).init()
     assert caught.metadata == {"limit": "max_agents", "allowed": "3", "requested": "4"}

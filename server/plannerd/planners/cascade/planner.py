@@ -130,10 +130,6 @@ class ConfidenceCascade(PlannerBase[CascadeState]):
         answer = state.ungraded[0] if state.ungraded else self._answer_in_scope(state, view)
         return (yield from self._grade(replace(state, ungraded=None, waiting=False), view, answer))
 
-    def expects(self, state: CascadeState) -> frozenset[int] | None:
-        """The tier being tried."""
-        return frozenset() if state.tier is None else frozenset((state.tier,))
-
     def dump(self, state: CascadeState) -> PlannerMap:
         """The tier being tried and the latest that answered."""
         return {"tier": self._name(state.tier), "latest": self._name(state.latest)}

@@ -67,16 +67,18 @@ class DecisionScheduler(PlannerBase[SchedulerState]):
         self.options: CheckedOptions = options
         excluded = self.options.excluded
         self._arguments = tuple(key for key in system.planner_agent.inputs if key not in excluded)
-        self._outputs = tuple(key for key in system.output_keys if key not in excluded and key not in self._arguments)
+        arguments = frozenset(self._arguments)
+        self._outputs = tuple(key for key in system.output_keys if key not in excluded and key not in arguments)
         self._input_keys = self._arguments + self._outputs
         self._mandatory = tuple(
             tuple(argument.name for argument in agent.arguments if argument.mandatory) for agent in system.agents
         )
-        self._readers: dict[str, frozenset[int]] = {}
+        readers: dict[str, set[int]] = {}
         for position, agent in enumerate(system.agents):
             for argument in agent.arguments:
                 if not argument.framework:
-                    self._readers[argument.name] = self._readers.get(argument.name, frozenset()) | {position}
+                    readers.setdefault(argument.name, set()).add(position)
+        self._readers = {key: frozenset(positions) for key, positions in readers.items()}
         self._result_key = system.planner_agent.output_key if system.result_key_written else None
         self._usefulness = tuple(self._usefulness_question(position) for position in range(len(system.agents)))
         self._goal = self._goal_question()

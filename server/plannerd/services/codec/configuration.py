@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Final, Literal
 
 from google.protobuf.duration_pb2 import Duration
@@ -46,6 +47,21 @@ _EXPLAIN: Final = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class InitLimits:
+    """What one Init may bring.
+
+    Attributes:
+        max_agents: subagents.
+        max_parts: arguments, desires, agents of desires, levels and excluded keys together.
+        max_cel_characters: of all CEL conditions together; compiling them holds the event loop.
+    """
+
+    max_agents: int = 200
+    max_parts: int = 10_000
+    max_cel_characters: int = 16_384
+
+
 def check_invocation_id(invocation_id: str) -> str:
     """The id, if it may be one.
 
@@ -64,18 +80,18 @@ def decode_position(message: step_pb2.Position) -> Position:
     return Position(message.epoch, message.revision, message.branch)
 
 
-def decode_init(request: planner_pb2.InitRequest, traceparent: str, max_cel_characters: int) -> InitCommand:
+def decode_init(request: planner_pb2.InitRequest, traceparent: str, limits: InitLimits) -> InitCommand:
     """What an Init asks for.
 
     Args:
         request: from the wire.
         traceparent: the caller's trace context.
-        max_cel_characters: of all CEL expressions together; compiling them holds the event loop.
+        limits: what one Init may bring.
 
     Raises:
         PlannerdError: INVALID_REQUEST, INVALID_VALUE, INVALID_CONDITION, LIMIT_EXCEEDED or NOT_IMPLEMENTED.
     """
-    _check_cel(request, max_cel_characters)
+    _check_limits(request, limits)
     if request.take_over and request.WhichOneof("resume") is None:
         raise invalid("take_over", "needs a state or planner_map to resume from")
     state = None
@@ -105,15 +121,33 @@ def decode_init(request: planner_pb2.InitRequest, traceparent: str, max_cel_char
     )
 
 
-def _check_cel(request: planner_pb2.InitRequest, allowed: int) -> None:
-    characters = sum(len(agent.activation.cel) for agent in request.agents)
-    characters += sum(len(desire.achievable.cel) + len(desire.satisfied.cel) for desire in request.bdi.desires)
-    if characters > allowed:
+def _check_limits(request: planner_pb2.InitRequest, limits: InitLimits) -> None:
+    """Refuse what is too much before anything is made of it, so that it does not cost much either."""
+    desires = request.bdi.desires
+    parts = sum(len(agent.arguments) for agent in request.agents) + len(request.planner_agent.arguments)
+    parts += len(desires) + sum(len(desire.agent_types) for desire in desires)
+    parts += len(request.scheduler.usefulness_levels) + len(request.scheduler.excluded_output_keys)
+    cel = sum(len(agent.activation.cel) for agent in request.agents)
+    cel += sum(len(desire.achievable.cel) + len(desire.satisfied.cel) for desire in desires)
+    check_limit("max_agents", "The agents", len(request.agents), limits.max_agents)
+    check_limit(
+        "max_parts", "The arguments, desires, agents of desires, levels and excluded keys", parts, limits.max_parts
+    )
+    check_limit("max_cel_characters", "The characters of all CEL conditions", cel, limits.max_cel_characters)
+
+
+def check_limit(limit: str, what: str, requested: int, allowed: int) -> None:
+    """Refuse more than `allowed`.
+
+    Raises:
+        PlannerdError: LIMIT_EXCEEDED, which names the limit.
+    """
+    if requested > allowed:
         raise PlannerdError(
             Reason.LIMIT_EXCEEDED,
-            f"The CEL conditions have {characters} characters together, more than the server's limit "
-            f"max_cel_characters of {allowed}. Use fewer or shorter ones, or beliefs.",
-            metadata={"limit": "max_cel_characters", "allowed": str(allowed), "requested": str(characters)},
+            f"{what} are {requested}, more than the server's limit {limit} of {allowed}. Use fewer, or ask the "
+            "operator to raise it.",
+            metadata={"limit": limit, "allowed": str(allowed), "requested": str(requested)},
         )
 
 

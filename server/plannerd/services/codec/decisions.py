@@ -22,10 +22,11 @@ def decode_request(request: decision_pb2.DecideRequest) -> DecisionRequest:
     questions = tuple(
         decode_question(item, f"questions[{position}]") for position, item in enumerate(request.questions)
     )
-    names = [field.name for field in fields]
-    for position, name in enumerate(names):
-        if name in names[:position]:
-            raise invalid(f"input[{position}].name", f"'{name}' stands twice")
+    seen: set[str] = set()
+    for position, field in enumerate(fields):
+        if field.name in seen:
+            raise invalid(f"input[{position}].name", f"'{field.name}' stands twice")
+        seen.add(field.name)
     return DecisionRequest(fields, questions)
 
 

@@ -37,6 +37,7 @@ from plannerd.planners.moves import (
 )
 from plannerd.planners.planner import Need
 from plannerd.planners.system import Agent, Topology
+from plannerd.services.codec.configuration import InitLimits
 from plannerd.services.codec.decisions import encode_answer, encode_question
 from plannerd.services.codec.values import encode_value
 from plannerd_protos.planner.v1 import decision_pb2, planner_pb2, planners_pb2, step_pb2, value_pb2
@@ -63,13 +64,14 @@ def encode_duration(seconds: float) -> Duration:
 
 
 def encode_init(
-    reply: InitReply, limits: EngineLimits, max_request_bytes: int, retained: float
+    reply: InitReply, limits: EngineLimits, init: InitLimits, max_request_bytes: int, retained: float
 ) -> planner_pb2.InitResponse:
     """The answer to Init.
 
     Args:
         reply: what the engine says.
         limits: the bounds of the engine.
+        init: what one Init may bring.
         max_request_bytes: bytes of one request.
         retained: seconds that an untouched invocation is kept.
     """
@@ -84,7 +86,7 @@ def encode_init(
         limits=planner_pb2.Limits(
             max_request_bytes=max_request_bytes,
             max_reply_bytes=limits.max_reply_bytes,
-            max_agents=limits.max_agents,
+            max_agents=init.max_agents,
             max_scope_bytes=limits.scope.max_bytes,
             max_scope_keys=limits.scope.max_keys,
         ),
