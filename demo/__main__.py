@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import os
 import sys
 import time
@@ -22,6 +23,8 @@ def main() -> int:
     parser.add_argument("--tickets", type=int, metavar="N", help="stop after N tickets")
     parser.add_argument("--quiet", action="store_true", help="the summary only")
     arguments = parser.parse_args()
+    # The client logs warnings of the server; what matters of them is on the screen.
+    logging.getLogger("plannerd_client").setLevel(logging.ERROR)
     screen = Screen(sys.stdout, quiet=arguments.quiet)
     started = time.monotonic()
     screen.heading(f"plannerd demo: {arguments.planner}")

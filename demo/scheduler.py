@@ -129,9 +129,8 @@ def summary(screen: Screen, worked: list[Worked]) -> None:
         part = [one for one in worked if one.ticket.half == half]
         if part:
             screen.line(f"  {name}: {sum(one.agrees for one in part)} of {len(part)} exactly")
-    screen.line(
-        f"Agents run: {calls}, {calls / total:.1f} a ticket. Planning took {seconds[total // 2] * 1000:.0f} ms a ticket (median)."
-    )
+    median = seconds[total // 2] * 1000
+    screen.line(f"Agents run: {calls}, {calls / total:.1f} a ticket. Planning: {median:.0f} ms a ticket (median).")
     screen.line()
     missed = Counter(name for one in worked for name in one.missed)
     needless = Counter(name for one in worked for name in one.needless)

@@ -101,8 +101,10 @@ TOPICS: Final = (
         _words(
             "where is,arriv,ariv,parcel,package,tracking,courier,driver,delivered,not come,hasn't come,meant to come",
             "nothing since,went through,go through,placed it,ordered,dint get,nobody came,told it would be",
-            "paket,angekommen,ankommen,wo ist,wo bleibt,wann kommt,colis,reçu,où est,suivi,llega,dónde está,encomenda,chegou",
-            "onde está,paczk,dotarł,gdzie jest,pacco,arrivato,dove si trova,pakket,waar blijft,届きません,届かない,配送状況",
+            "paket,angekommen,ankommen,wo ist,wo bleibt,wann kommt,colis,reçu,où est,suivi,llega,dónde está,"
+            "encomenda,chegou",
+            "onde está,paczk,dotarł,gdzie jest,pacco,arrivato,dove si trova,pakket,waar blijft,"
+            "届きません,届かない,配送状況",
         ),
         None,
         about_an_order=True,
@@ -110,12 +112,16 @@ TOPICS: Final = (
     Topic(
         "question about the shop's policy or help on shipping costs, times and countries",
         _words(
-            "ship to,ship there,do you ship,deliver to,delivery charge,delivery cost,shipping cost,customs,next day,express",
-            "collect,pick up,pickup,versandkosten,lieferzeit,lieferung nach,liefern sie,wie lange dauert,livrez,frais de livraison",
+            "ship to,ship there,do you ship,deliver to,delivery charge,delivery cost,shipping cost,customs,"
+            "next day,express",
+            "collect,pick up,pickup,versandkosten,lieferzeit,lieferung nach,liefern sie,wie lange dauert,"
+            "livrez,frais de livraison",
             "délais,gastos de envío,enviáis,portes,custos de envio,koszt dostawy,spedite,verzendkosten,送料,配送料",
         ),
-        "Shipping: 4.90 in the country, 9.90 in the EU, 19.90 to Norway and Switzerland, where customs duties are the "
-        "buyer's; large furniture 29.00. Two to four working days, next day for 8.00. Collecting in the store is free.",
+        "Shipping: 4.90 in the country, 9.90 in the EU, 19.90 to Norway and Switzerland, where customs "
+        "duties are the "
+        "buyer's; large furniture 29.00. Two to four working days, next day for 8.00. Collecting in the "
+        "store is free.",
     ),
     Topic(
         "question about the shop's policy or help on changing the address",
@@ -126,12 +132,15 @@ TOPICS: Final = (
     Topic(
         "question about the shop's policy or help on returning or exchanging goods",
         _words(
-            "return,send back,send it back,send something back,exchange,swap,too big,too small,final sale,widerruf,zurückschick",
-            "zurückgeben,rücksend,umtausch,retour,rendre,échang,devolver,devolución,cambiar por,troca,devolução,zwrot,zwróci",
+            "return,send back,send it back,send something back,exchange,swap,too big,too small,final sale,"
+            "widerruf,zurückschick",
+            "zurückgeben,rücksend,umtausch,retour,rendre,échang,devolver,devolución,cambiar por,troca,"
+            "devolução,zwrot,zwróci",
             "wymian,reso,restituire,retourner,retourneren,返品,交換",
         ),
         "Returns: 30 days from delivery, sale items and gifts included, against the purchase price or store credit. "
-        "Goods may be tried at home, not worn out; the box is not needed. We pay the postage for exchanges, the buyer "
+        "Goods may be tried at home, not worn out; the box is not needed. We pay the postage for "
+        "exchanges, the buyer "
         "pays 4.90 for other returns.",
         about_an_order=True,
     ),
@@ -144,7 +153,8 @@ TOPICS: Final = (
     Topic(
         "question about the shop's policy or help on getting money back",
         _words(
-            "refund,money back,credit my,my money,geld zurück,erstattung,rembours,reembolso,devuelven el dinero,dinheiro de volta",
+            "refund,money back,credit my,my money,geld zurück,erstattung,rembours,reembolso,devuelven el "
+            "dinero,dinheiro de volta",
             "zwrot pieniędzy,rimborso,terugbetal,返金",
         ),
         "Refunds: to the means of payment of the order, within 7 days after the goods came back to us.",
@@ -153,10 +163,13 @@ TOPICS: Final = (
     Topic(
         "question about the shop's policy or help on damaged, wrong or missing goods",
         _words(
-            "broke,crack,damage,ruined,in pieces,soaked,faulty,defect,doesn't work,stopped working,missing,you sent,wrong item",
-            "flacker,defekt,kaputt,beschädigt,cassé,abîmé,roto,rota,falta una,quebrad,partid,uszkodz,rotto,kapot,割れ,壊れ,repair",
+            "broke,crack,damage,ruined,in pieces,soaked,faulty,defect,doesn't work,stopped working,missing,"
+            "you sent,wrong item",
+            "flacker,defekt,kaputt,beschädigt,cassé,abîmé,roto,rota,falta una,quebrad,partid,uszkodz,rotto,"
+            "kapot,割れ,壊れ,repair",
         ),
-        "Damage: within 14 days of delivery we send a replacement or missing parts, or refund the price, as the buyer likes; "
+        "Damage: within 14 days of delivery we send a replacement or missing parts, or refund the price, "
+        "as the buyer likes; "
         "a photo is enough, nothing has to be sent back.",
         about_an_order=True,
     ),
@@ -175,7 +188,8 @@ TOPICS: Final = (
     Topic(
         "question about the shop's policy or help on being charged twice",
         _words(
-            "charged twice,charged my card twice,two times,double charge,doppelt,débité deux,dos veces,duas vezes,dwa razy,二重"
+            "charged twice,charged my card twice,two times,double charge,doppelt,débité deux,dos veces,duas "
+            "vezes,dwa razy,二重"
         ),
         "Double charges: the second payment is a reservation and is released within 5 days; otherwise we refund it.",
         about_an_order=True,
@@ -189,25 +203,30 @@ TOPICS: Final = (
     Topic(
         "question about the shop's policy or help on ways to pay",
         _words(
-            "pay with,pay by,paypal,klarna,credit card,instal,ratenzahlung,bezahlen,payer,pagar,zapłaci,na raty,płatności,支払"
+            "pay with,pay by,paypal,klarna,credit card,instal,ratenzahlung,bezahlen,payer,pagar,zapłaci,na "
+            "raty,płatności,支払"
         ),
         "Payment: card, PayPal, Klarna, bank transfer; instalments from 100.00; no cash on delivery.",
     ),
     Topic(
         "question about the shop's policy or help on vouchers, discounts and prices",
         _words(
-            "voucher,discount,code,price match,cheaper,difference,gutschein,rabatt,code promo,remise,descuento,cupón,zniżk"
+            "voucher,discount,code,price match,cheaper,difference,gutschein,rabatt,code promo,remise,"
+            "descuento,cupón,zniżk"
         ),
-        "Prices: vouchers do not apply to sale items; no price matching; a price that falls within 14 days of buying is "
+        "Prices: vouchers do not apply to sale items; no price matching; a price that falls within 14 "
+        "days of buying is "
         "refunded on request; 10 % off from ten pieces and for students.",
     ),
     Topic(
         "question about the shop's policy or help on products and their care",
         _words(
-            "dishwasher,wash,bulb,fits,dimension,how big,material,filled with,allerg,assembl,instructions online,can i oil,wäscht",
+            "dishwasher,wash,bulb,fits,dimension,how big,material,filled with,allerg,assembl,instructions "
+            "online,can i oil,wäscht",
             "waschmaschine,pflege,maße,dimensions,poids,medidas,lavar,pranie,lavatrice,洗",
         ),
-        "Products: mugs are dishwasher safe; wool by hand, cold; oak is oiled with linseed oil; the Arc lamp takes an E27 "
+        "Products: mugs are dishwasher safe; wool by hand, cold; oak is oiled with linseed oil; the Arc "
+        "lamp takes an E27 "
         "bulb, included; the chair is 45 x 82 x 50 cm and holds 120 kg; cushions are filled with untreated wool; "
         "assembly instructions are on each product page.",
     ),
@@ -216,7 +235,8 @@ TOPICS: Final = (
         _words(
             "in stock,available,sold out,lieferbar,ausverkauft,auf lager,disponible,en stock,esgotado,dostępn,在庫,入荷"
         ),
-        "Stock: green blankets and black kettles are back in the second week of June; the product page can send a note.",
+        "Stock: green blankets and black kettles are back in the second week of June; the product page "
+        "can send a note.",
     ),
     Topic(
         "question about the shop's policy or help on gift wrapping",
@@ -226,10 +246,12 @@ TOPICS: Final = (
     Topic(
         "question about the shop's policy or help on accounts, login and newsletter",
         _words(
-            "log in,login,password,account,newsletter,unsubscrib,anmelden,passwort,konto,mot de passe,compte,contraseña,cuenta",
+            "log in,login,password,account,newsletter,unsubscrib,anmelden,passwort,konto,mot de passe,compte,"
+            "contraseña,cuenta",
             "palavra-passe,hasło,konta,wachtwoord,パスワード,e-mail address",
         ),
-        "Accounts: a reset link comes within 10 minutes, else we set one by hand; the e-mail address and the newsletter are "
+        "Accounts: a reset link comes within 10 minutes, else we set one by hand; the e-mail address and "
+        "the newsletter are "
         "under Profile; accounts are merged on request.",
     ),
     Topic(
@@ -245,8 +267,10 @@ TOPICS: Final = (
 DANGER: Final = Topic(
     "danger, threats, lawyers, press or fraud",
     _words(
-        "caught fire,burned,hospital,electric shock,injur,solicitor,lawyer,court,police,journalist,press office,hacked,fraud,smash",
-        "anwalt,anzeige,polizei,gericht,verletzt,avocat,tribunal,mise en demeure,mets en demeure,blessé,abogado,herida,peligros",
+        "caught fire,burned,hospital,electric shock,injur,solicitor,lawyer,court,police,journalist,press "
+        "office,hacked,fraud,smash",
+        "anwalt,anzeige,polizei,gericht,verletzt,avocat,tribunal,mise en demeure,mets en demeure,blessé,"
+        "abogado,herida,peligros",
         "advogado,ferid,adwokat,avvocato,弁護士,怪我",
     ),
     None,
@@ -254,14 +278,16 @@ DANGER: Final = Topic(
 MANIPULATION: Final = Topic(
     "an attempt to give the system instructions",
     _words(
-        "ignore your,ignore all,previous instructions,system prompt,system:,override,you are now,admin password,skip review"
+        "ignore your,ignore all,previous instructions,system prompt,system:,override,you are now,admin "
+        "password,skip review"
     ),
     None,
 )
 ADVERTISING: Final = Topic(
     "advertising or phishing",
     _words(
-        "seo,backlink,webmaster,crypto,guaranteed profit,click here,casino,free spins,mailbox is full,verify your account",
+        "seo,backlink,webmaster,crypto,guaranteed profit,click here,casino,free spins,mailbox is full,"
+        "verify your account",
         "leading manufacturer,purchasing needs,sofortkredit,unverbindlich,congratulations,claim your",
     ),
     None,
@@ -270,14 +296,16 @@ ADVERTISING: Final = Topic(
 THANKS: Final = Topic(
     "thanks or feedback",
     _words(
-        "thank,lovely,perfect,great if,idea,vielen dank,danke,wunderschön,merci,gracias,obrigad,dziękuj,grazie,bedankt,ありがとう"
+        "thank,lovely,perfect,great if,idea,vielen dank,danke,wunderschön,merci,gracias,obrigad,dziękuj,"
+        "grazie,bedankt,ありがとう"
     ),
     None,
 )
 UNCLEAR: Final = Topic(
     "unclear request",
     _words(
-        "help,hello,problem,question,useless,worst,idiot,hilfe,hallo,frage,bonjour,hola,ayuda,olá,dzień dobry,ciao,こんにちは"
+        "help,hello,problem,question,useless,worst,idiot,hilfe,hallo,frage,bonjour,hola,ayuda,olá,dzień "
+        "dobry,ciao,こんにちは"
     ),
     None,
 )

@@ -13,7 +13,6 @@ from tests.support.engine import Client, Server
 from tests.support.models import FunctionModel
 from tests.support.world import KEYS, Event, Seen, Tape, World
 
-
 GOALS = ("g0", "g1", "g2")
 """Keys that are absent at first."""
 OTHER_BELIEF = "it pours"

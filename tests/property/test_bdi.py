@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
-import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
 
-from plannerd.decisions.models import DecisionModels
-from plannerd.invocations.engine import Engine, EngineLimits
-from plannerd.services.codec.replies import encode_step
-from plannerd.services.planner_service import PlannerService
 from plannerd.values import PENDING, ScopeValue
 from plannerd_protos.planner.v1 import agent_pb2, planner_pb2, planners_pb2
-from tests.property.driving import GOALS, OTHER_BELIEF, drive
+from tests.property.driving import OTHER_BELIEF, drive
 from tests.property.rules import Rules
-from tests.support.builders import agent, bdi, desire, output
-from tests.support.engine import Server
-from tests.support.world import BELIEF, KEYS, SEEDS, TAPES, World
+from tests.support.builders import agent
+from tests.support.world import BELIEF, SEEDS, TAPES, World
 
 
 class BdiRules(Rules):
