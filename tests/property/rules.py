@@ -92,7 +92,7 @@ class Rules(ABC):
     def told(self, call_id: str, outcome: str, value: ScopeValue) -> None:
         """A call answered, was skipped, or its output is on its way (`pending`). Once for each call."""
 
-    def arrived(self, call_id: str, outcome: str, value: ScopeValue) -> None:
+    def arrived(self, call_id: str, outcome: str, value: ScopeValue) -> None:  # noqa: B027 - not every planner cares
         """A call of which the planner had been told that its output is on its way answered, or was skipped."""
 
     @abstractmethod
@@ -104,7 +104,7 @@ class Rules(ABC):
         keys = self.late(self.waiting)
         return keys, [agent for agent in pending if self.agents[agent].output_key in keys]
 
-    def settle(self) -> None:
+    def settle(self) -> None:  # noqa: B027 - not every planner cares
         """All results of a request are in; the last word before it is answered."""
 
     # ---- what a client does

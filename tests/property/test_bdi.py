@@ -5,14 +5,19 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from hypothesis import event, given
+from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
+from plannerd.decisions.models import DecisionModels
+from plannerd.invocations.engine import Engine
+from plannerd.services.codec.replies import encode_step
+from plannerd.services.planner_service import PlannerService
 from plannerd.values import PENDING, ScopeValue
 from plannerd_protos.planner.v1 import agent_pb2, planner_pb2, planners_pb2
 from tests.property.driving import OTHER_BELIEF, drive
 from tests.property.rules import Rules
-from tests.support.builders import agent
+from tests.support.builders import agent, bdi, desire, output
+from tests.support.engine import Server
 from tests.support.world import BELIEF, SEEDS, TAPES, World
 
 
@@ -163,15 +168,29 @@ async def check(request: planner_pb2.InitRequest, tape: Sequence[int], seed: int
     return run
 
 
+@settings(deadline=None)
 @given(planners(), TAPES, SEEDS)
 async def test_a_bdi_planner_follows_its_rules(request: planner_pb2.InitRequest, tape: list[int], seed: int) -> None:
     """Whatever the agents and the client do, each step calls, waits and stops as the rules say."""
     await check(request, tape, seed, moving=False)
 
 
+@settings(deadline=None)
 @given(planners(), TAPES, SEEDS)
 async def test_a_bdi_planner_that_moves_follows_its_rules(
     request: planner_pb2.InitRequest, tape: list[int], seed: int
 ) -> None:
     """The same, on a new server after every step."""
     await check(request, tape, seed, moving=True)
+
+
+async def test_no_decision_model_is_needed() -> None:
+    """A server without any decision model plans for BDI."""
+    server = Server()
+    engine = Engine(DecisionModels({}), server.store, encode_step, clock=server.clock)
+    server.service = PlannerService(engine, version="1.2.3", max_request_bytes=4 << 20, retained_seconds=60.0)
+    client = server.client(bdi(agent("a", writes="k1"), desires=(desire("d", "a", achievable="k0", satisfied="k1"),)))
+    assert (await client.init()).model == ""
+    await client.first({"k0": 1})
+    await client.next(output(client.call("a"), 1))
+    assert client.kind == "done"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Sequence
 
-from hypothesis import event, given
+from hypothesis import event, given, settings
 
 from plannerd.values import ScopeValue
 from plannerd_protos.planner.v1 import planner_pb2
@@ -99,12 +99,14 @@ async def check(request: planner_pb2.InitRequest, tape: Sequence[int], seed: int
         event(what)
 
 
+@settings(deadline=None)
 @given(cascades(), TAPES, SEEDS)
 async def test_a_cascade_follows_its_rules(request: planner_pb2.InitRequest, tape: list[int], seed: int) -> None:
     """Whatever the agents and the client do, each step tries, grades, waits and ends as the rules say."""
     await check(request, tape, seed, moving=False)
 
 
+@settings(deadline=None)
 @given(cascades(), TAPES, SEEDS)
 async def test_a_cascade_that_moves_follows_its_rules(
     request: planner_pb2.InitRequest, tape: list[int], seed: int

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from hypothesis import event, given
+from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from plannerd.values import ScopeValue
@@ -138,12 +138,14 @@ async def check(request: planner_pb2.InitRequest, tape: Sequence[int], seed: int
         event(what)
 
 
+@settings(deadline=None)
 @given(systems(), TAPES, SEEDS)
 async def test_a_router_follows_its_rules(request: planner_pb2.InitRequest, tape: list[int], seed: int) -> None:
     """Whatever the agents and the client do, each step asks, calls, waits and collects as the rules say."""
     await check(request, tape, seed, moving=False)
 
 
+@settings(deadline=None)
 @given(systems(), TAPES, SEEDS)
 async def test_a_router_that_moves_follows_its_rules(
     request: planner_pb2.InitRequest, tape: list[int], seed: int
