@@ -78,7 +78,7 @@ def answered(name: str, value: ScopeValue = "x") -> Reports:
 
 
 def put_off(name: str) -> Reports:
-    return lambda client: [pending(client.call(name))]
+    return lambda client: [pending(client.call(name), external=name == "fetcher")]
 
 
 def asked_for(name: str, response_id: str = "r1") -> Reports:

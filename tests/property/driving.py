@@ -21,6 +21,9 @@ OTHER_BELIEF = "it pours"
 class RestlessWorld(World):
     """A client in whose scope much happens: keys come and go, and one may be on its way when it begins."""
 
+    prompt = False
+    """Whether every value is there from the beginning."""
+
     _late = ""
 
     def __init__(self, client: Client, tape: Tape) -> None:
@@ -31,6 +34,8 @@ class RestlessWorld(World):
     async def begin(self) -> None:
         """Init and FirstAction; the scope is random, and one key of it may be pending."""
         self._late = [*KEYS, *[""] * 2 * len(KEYS)][self.tape.below(3 * len(KEYS))]
+        if self.prompt:
+            self._late = ""
         await super().begin()
 
     def _value(self, key: str, need: int = 0) -> ScopeValue:
@@ -113,6 +118,7 @@ async def drive(
     seed: int,
     *,
     moving: bool,
+    prompt: bool = False,
 ) -> World:
     """Run an invocation to its end, or for a while, comparing every step.
 
@@ -125,6 +131,7 @@ async def drive(
         moving: whether it moves to a new server after every step.
     """
     run = RestlessWorld(Server(FunctionModel(answer)).client(request), Tape(tape, seed))
+    run.prompt = prompt
     await run.begin()
     compare(run, rules.first(run.scope, run.beliefs))
     while not run.over:

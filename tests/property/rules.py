@@ -92,8 +92,9 @@ class Rules(ABC):
     def told(self, call_id: str, outcome: str, value: ScopeValue) -> None:
         """A call answered, was skipped, or its output is on its way (`pending`). Once for each call."""
 
-    def arrived(self, call_id: str, outcome: str, value: ScopeValue) -> None:  # noqa: B027 - not every planner cares
+    def arrived(self, call_id: str, outcome: str, value: ScopeValue) -> None:
         """A call of which the planner had been told that its output is on its way answered, or was skipped."""
+        return  # most planners don't care
 
     @abstractmethod
     def go_on(self) -> None:
@@ -104,8 +105,9 @@ class Rules(ABC):
         keys = self.late(self.waiting)
         return keys, [agent for agent in pending if self.agents[agent].output_key in keys]
 
-    def settle(self) -> None:  # noqa: B027 - not every planner cares
+    def settle(self) -> None:
         """All results of a request are in; the last word before it is answered."""
+        return  # most planners don't care
 
     # ---- what a client does
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Sequence
 
-from hypothesis import event, given, settings
+from hypothesis import assume, event, given, settings
 
 from plannerd.values import ScopeValue
 from plannerd_protos.planner.v1 import planner_pb2
@@ -94,7 +94,7 @@ async def check(request: planner_pb2.InitRequest, tape: Sequence[int], seed: int
         return zlib.crc32(f"{seed}/{number}".encode()) % 9 / 8
 
     rules = CascadeRules(request, answer)
-    run = await drive(request, rules, lambda number, _: answer(number), tape, seed, moving=moving)
+    run = await drive(request, rules, lambda number, _: answer(number), tape, seed, moving=moving, prompt=moving)
     for what in {seen.action for seen in run.seen}:
         event(what)
 
@@ -111,5 +111,10 @@ async def test_a_cascade_follows_its_rules(request: planner_pb2.InitRequest, tap
 async def test_a_cascade_that_moves_follows_its_rules(
     request: planner_pb2.InitRequest, tape: list[int], seed: int
 ) -> None:
-    """The same, on a new server after every step."""
+    """The same, on a new server after every step, as long as no grade waits for an argument.
+
+    An answer whose grade has to wait is kept nowhere but in the server: restored elsewhere, the next tier is tried.
+    """
+    arguments = {argument.name for argument in request.planner_agent.arguments}
+    assume(not arguments & {agent.output_key for agent in request.agents})
     await check(request, tape, seed, moving=True)

@@ -311,7 +311,7 @@ class World:
             case "suspended":
                 return suspended(call_id, "r")
             case "pending":
-                return pending(call_id)
+                return pending(call_id, external=True)
             case _:
                 return output(call_id, value)
 

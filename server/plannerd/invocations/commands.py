@@ -24,7 +24,7 @@ class InitCommand:
     """Start an invocation, or continue one from `state` or from a bare `planner_map`.
 
     `configuration_key` is equal for requests that describe the same planner and agents in the same bytes;
-    it only finds a compiled definition quickly.
+    it only finds a compiled definition quickly. `configuration_size` is about how many bytes that will take.
     """
 
     invocation_id: str
@@ -32,6 +32,7 @@ class InitCommand:
     planner_agent: PlannerAgent
     agents: tuple[Agent, ...]
     configuration_key: bytes
+    configuration_size: int
     options: InvocationOptions = field(default_factory=InvocationOptions)
     state: ExecutionState | None = None
     planner_map: PlannerMap | None = None

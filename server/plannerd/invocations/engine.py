@@ -16,7 +16,7 @@ from typing import Final, TypeAlias
 
 from plannerd.conditions import Beliefs
 from plannerd.decisions.models import DecisionModels, NamedModel
-from plannerd.errors import PlannerdError, Reason, Violation
+from plannerd.errors import PlannerdError, Reason, Violation, invalid
 from plannerd.invocations.commands import (
     EndCommand,
     FirstActionCommand,
@@ -57,13 +57,13 @@ class EngineLimits:
         max_reply_bytes: bytes of one reply.
         scope: how much scope is kept.
         decision_timeout: seconds for one request to a decision model where the client sets none.
-        definitions: compiled configurations that are kept for the next Init.
+        definition_bytes: about how many bytes of compiled configurations are kept for the next Init.
     """
 
     max_reply_bytes: int = 4 << 20
     scope: ScopeLimits = field(default_factory=ScopeLimits)
     decision_timeout: float = 30.0
-    definitions: int = 1024
+    definition_bytes: int = 64 << 20
 
 
 class Engine:
@@ -102,6 +102,7 @@ class Engine:
         self._observe = observe
         self._locks = KeyedLocks()
         self._definitions: OrderedDict[bytes, Definition] = OrderedDict()
+        self._definition_bytes = 0
 
     # ---- requests ----------------------------------------------------------------------------------
 
@@ -242,6 +243,8 @@ class Engine:
     async def _place(self, key: Key, record: Record, base: Position, digest: bytes) -> bytes | None:
         """Hold the base against the position (rows 9 to 13): the stored reply for a repeat, None to go on."""
         current = record.position
+        if base.epoch < 1 or base.revision < 0 or not base.branch:
+            raise invalid("base", "is no position: send back the one of the last answer, whole")
         match relate(base, current):
             case Relation.CURRENT:
                 return None
@@ -322,10 +325,13 @@ class Engine:
         if known is not None:
             self._definitions.move_to_end(command.configuration_key)
             return known
-        definition = Definition(*self.planners.compile(command.planner, command.planner_agent, command.agents))
+        compiled = self.planners.compile(command.planner, command.planner_agent, command.agents)
+        definition = Definition(*compiled, size=command.configuration_size + 1024)
         self._definitions[command.configuration_key] = definition
-        if len(self._definitions) > self.limits.definitions:
-            self._definitions.popitem(last=False)
+        self._definition_bytes += definition.size
+        while self._definition_bytes > self.limits.definition_bytes:
+            _, dropped = self._definitions.popitem(last=False)
+            self._definition_bytes -= dropped.size
         return definition
 
     def _model(self, planner: Planner[object], name: str) -> NamedModel | None:

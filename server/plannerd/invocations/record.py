@@ -94,11 +94,13 @@ class Definition:
         planner: the compiled planner.
         kind: its name.
         digest: tells configurations apart by their meaning.
+        size: about how many bytes it takes.
     """
 
     planner: Planner[object]
     kind: str
     digest: str
+    size: int = 0
 
 
 @dataclass(frozen=True, slots=True)

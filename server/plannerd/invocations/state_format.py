@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -33,6 +34,9 @@ MAX_COUNT: Final = 1 << 48
 """Epochs and revisions are believed up to here."""
 
 MAX_BRANCH_CHARS: Final = 64
+
+MARK: Final = re.compile(r"pending|t[0-9a-f]{0,64}|v[0-9a-f]{24}")
+"""What stands for a value: an output on its way, a client's tag, a digest."""
 
 MAX_STATE_BYTES: Final = 1 << 20
 """The largest state that is looked at; a real one of 200 agents has some 20 KB."""
@@ -117,6 +121,12 @@ def restore(fresh: Record, state: ExecutionState) -> Record:
     waiting = None if fields.get("waiting") is None else fields.texts("waiting")
     given_marks = fields.fields("marks")
     marks = {key: given_marks.text(key) for key in fields.mapping("marks")}
+    for key, mark in marks.items():
+        if not MARK.fullmatch(mark):
+            raise given_marks.error(key, "is no mark")
+    for name, longest in (("model", 256), ("traceparent", 64)):
+        if len(fields.text(name)) > longest:
+            raise fields.error(name, f"must have at most {longest} characters")
     changed = fields.text("config") != fresh.definition.digest
     if changed:
         warnings.append(

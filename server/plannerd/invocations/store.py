@@ -13,6 +13,7 @@ Key: TypeAlias = tuple[str, str]
 """The identity of the caller and the id that it chose."""
 
 _BASE_BYTES = 2048  # what a small invocation costs beside its reply and its scope
+_SHARED_BYTES = 64 * 1024  # definitions up to this size are taken to be shared; larger ones count for each invocation
 
 
 class Store(Protocol):
@@ -41,7 +42,7 @@ class MemoryBounds:
 
     Attributes:
         max_invocations: how many invocations.
-        max_bytes: about how many bytes of scopes and replies.
+        max_bytes: about how many bytes of scopes, replies, and large definitions.
         idle_seconds: how long an invocation is kept that nobody touches.
         tombstone_seconds: how long an ended invocation is remembered.
     """
@@ -96,6 +97,8 @@ class MemoryStore:
         self._forget(key)
         self._tombstones.pop(key, None)
         size = _BASE_BYTES + record.scope.total_bytes + (len(record.reply.encoded) if record.reply else 0)
+        if record.definition.size > _SHARED_BYTES:
+            size += record.definition.size
         self._entries[key] = _Entry(record, size, self._clock())
         self._bytes += size
         self._expire()

@@ -226,7 +226,7 @@ class Transition:
                 return Report(call.agent, Reported.ANSWERED, value)
             case Skipped():
                 self._end(call)
-                if self._scope.pending(key or ""):
+                if self._scope.pending(key or "") and not self._on_the_way(key or ""):
                     self._set(key, None)
                 if not call.told:
                     return Report(call.agent, Reported.SKIPPED)
@@ -288,6 +288,10 @@ class Transition:
             return True
         if key in self._planner.reads and not self._planner.refers:
             return False
+        return self._on_the_way(key)
+
+    def _on_the_way(self, key: str) -> bool:
+        """Whether a live call that was reported as pending or suspended will write `key`."""
         return any(
             self._agents[call.agent].output_key == key
             for call in self._calls.values()

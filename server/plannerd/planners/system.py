@@ -6,10 +6,14 @@ import enum
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 from plannerd.conditions import BeliefHolds, Condition, PresentKey
 from plannerd.errors import PlannerdError, Reason, Violation
 from plannerd.values import is_blank
+
+MAX_NAME_CHARS: Final = 256
+"""The longest name, id, type or key of an agent: each of them travels in every answer."""
 
 
 class OutputType(enum.Enum):
@@ -154,6 +158,8 @@ def _check_arguments(arguments: Sequence[Argument], path: str, problems: Problem
         where = f"{path}[{position}].name"
         if is_blank(argument.name):
             problems.add(where, "must not be blank: it is the scope key that the argument is read from")
+        elif len(argument.name) > MAX_NAME_CHARS:
+            problems.add(where, f"has {len(argument.name)} characters, but may have {MAX_NAME_CHARS}")
         elif argument.name in seen:
             problems.add(where, f"'{argument.name}' is declared twice; declare each argument once")
         seen.add(argument.name)
@@ -162,6 +168,8 @@ def _check_arguments(arguments: Sequence[Argument], path: str, problems: Problem
 def _check_output_key(key: str | None, path: str, problems: Problems) -> None:
     if key is not None and is_blank(key):
         problems.add(path, "must not be blank; leave it empty for an output that is not kept in the scope")
+    elif key is not None and len(key) > MAX_NAME_CHARS:
+        problems.add(path, f"has {len(key)} characters, but may have {MAX_NAME_CHARS}")
 
 
 def check_condition(condition: Condition, path: str, problems: Problems) -> None:
@@ -203,6 +211,9 @@ def check_system(planner_agent: PlannerAgent, agents: Sequence[Agent], problems:
         path = f"agents[{position}]"
         if is_blank(agent.name):
             problems.add(f"{path}.name", "must not be blank")
+        for name, text in (("name", agent.name), ("id", agent.id), ("type", agent.type)):
+            if len(text) > MAX_NAME_CHARS:
+                problems.add(f"{path}.{name}", f"has {len(text)} characters, but may have {MAX_NAME_CHARS}")
         if agent.id in index:
             problems.add(f"{path}.id", f"'{agent.id}' is the id of agents[{index[agent.id]}] too; ids must be unique")
         elif agent.id in names and (agent.id != agent.name or sum(o.name == agent.id for o in named) > 1):

@@ -40,6 +40,16 @@ async def test_over_the_count_the_longest_untouched_is_dropped() -> None:
     assert here.store.evicted == 1
 
 
+async def test_whoever_asked_last_is_dropped_last() -> None:
+    """Asking where an invocation stands is a touch: another one, which nobody asked for since, is dropped before it."""
+    here = server(max_invocations=2)
+    first = await here.started(SYSTEM, invocation_id="first")
+    second = await here.started(SYSTEM, invocation_id="second")
+    await first.where()
+    await here.started(SYSTEM, invocation_id="third")
+    assert [await is_there(client) for client in (first, second)] == [True, False]
+
+
 async def test_over_the_bytes_the_longest_untouched_is_dropped() -> None:
     """What the scopes take is bounded: a large one drives out others, oldest first, and is itself kept."""
     here = server(max_bytes=40_000)

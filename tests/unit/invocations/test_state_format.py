@@ -98,6 +98,47 @@ async def test_a_call_is_live_once() -> None:
     assert not await attempt("scheduler-running", encoded({**STATES["scheduler-running"], "calls": [call, call]}))
 
 
+# ---- bytes
+
+DATA: bytes = DOCUMENTS["scheduler-running"]["state"]["data"].encode()
+MODEL = b'"model":"fixed"'
+BYTES = {
+    "nothing": b"",
+    "no JSON": b"state",
+    "JSON that is no map": b"[]",
+    "cut": DATA[:-1],
+    "extended": DATA + b"}",
+    "followed by another one": DATA + DATA,
+    "UTF-16": DATA.decode().encode("utf-16"),
+    "UTF-32": DATA.decode().encode("utf-32-be"),
+    "a byte order mark": b"\xef\xbb\xbf" + DATA,
+    "Latin-1": DATA.replace(b"fixed", b"f\xefxed"),
+    "a surrogate in UTF-8": DATA.replace(b"fixed", b"\xed\xa0\x80"),
+    "a surrogate as an escape": DATA.replace(b"fixed", b"\\ud800"),
+    "a surrogate in a key": DATA.replace(b'"ticket":', b'"\\udfff":'),
+    "a key twice": DATA.replace(MODEL, MODEL + b"," + MODEL),
+    "a key twice further in": DATA.replace(b'"kind":"start"', b'"kind":"done","kind":"start"'),
+    "NaN": DATA.replace(b'"invocations":1', b'"invocations":NaN'),
+    "infinity": DATA.replace(b'"invocations":1', b'"invocations":-Infinity'),
+    "a number that overflows": DATA.replace(b'"invocations":1', b'"invocations":1e999'),
+    "a number of 5,000 digits": DATA.replace(b'"invocations":1', b'"invocations":' + b"1" * 5000),
+    "deep nesting": DATA.replace(MODEL, b'"model":' + b"[" * 100_000 + b"]" * 100_000),
+    "unfinished nesting": b'{"a":' * 100_000,
+}
+
+
+@pytest.mark.parametrize("what", BYTES)
+async def test_bytes_that_are_no_canonical_state_are_refused(what: str) -> None:
+    """Data that is no JSON in UTF-8, or JSON that readers disagree about, is refused."""
+    assert BYTES[what] != DATA
+    assert not await attempt("scheduler-running", BYTES[what])
+
+
+async def test_an_escaped_emoji_is_no_surrogate() -> None:
+    """A character beyond the basic plane may be written as an escaped pair."""
+    assert await attempt("scheduler-running", DATA.replace(b"fixed", b"\\ud83d\\ude00"))
+
+
 # ---- every single change
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from plannerd.errors import Reason
-from plannerd_protos.planner.v1 import planner_pb2, step_pb2
+from plannerd.values import Opaque
+from plannerd_protos.planner.v1 import planner_pb2, step_pb2, value_pb2
 from tests.support.builders import agent, failed, output, pending, router, scheduler, skipped, suspended, withheld
 from tests.support.engine import Client, Server, refused
 from tests.support.models import answering
@@ -116,11 +117,26 @@ async def test_an_output_that_the_planner_must_read_can_not_be_withheld() -> Non
     await client.next(output(call, "f1"))
 
 
+async def test_an_output_whose_presence_matters_needs_a_tag() -> None:
+    """Where presence and change matter, a tag is enough, and nothing at all is too little; null takes the key away."""
+    system = scheduler(
+        agent("lookup", "ticket", writes="facts"), agent("expert", "facts"), excluded_output_keys=["facts"]
+    )
+    client = await Server(answering(lookup=3, expert=3)).started(system)
+    call = client.call("lookup")
+    assert client.step.calls[0].output_need == value_pb2.NEED_PRESENCE
+    async with Untouched(client):
+        with refused(Reason.VALUE_REQUIRED):
+            await client.next(withheld(call))
+    await client.next(output(call, Opaque(b"v1")))
+    assert client.agents == {"expert": "outstanding"}
+
+
 async def test_an_output_of_which_nothing_is_needed_may_be_withheld() -> None:
     """Where a call says that nothing is needed of its output, it may stay with the client."""
     client = await three_running()
     needs = {client.agent_of(call.id): call.output_need for call in client.step.calls}
-    assert needs["billing"] == 3, "NEED_NONE"
+    assert needs["billing"] == value_pb2.NEED_NONE
     await client.next(withheld(client.call("billing")))
     assert client.kind == "no_op"
 

@@ -208,6 +208,23 @@ async def test_row_19_a_pending_key_counts_as_present() -> None:
     assert client.agents == {"expert": "outstanding"}
 
 
+async def test_row_19_a_skip_after_all_is_no_answer() -> None:
+    """A call that was pending and is then skipped is left out of a router's result, and passed over by a cascade."""
+    routed = await three_running()
+    await routed.next(output(routed.call("billing"), "b1"), pending(routed.call("fetcher")))
+    await routed.next(output(routed.call("approver"), "yes"))
+    assert routed.agents == {"fetcher": "pending"}
+    await routed.next(skipped(routed.call("fetcher")))
+    assert [item.name for item in routed.step.action.done.result.outputs.outputs] == ["billing", "approver"]
+
+    tiers = cascade(agent("small", writes="page", async_=True), agent("large"))
+    tried = await Server(answering()).started(tiers)
+    await tried.next(pending(tried.call("small")))
+    await tried.next(skipped(tried.call("small")))
+    assert tried.agents == {"large": "outstanding"}
+    assert tried.server.decisions == 0
+
+
 # ---- row 20: suspended
 
 

@@ -71,8 +71,8 @@ class Suspension:
     response_id: str
     call_id: str
     agent: str
-    request: Any = None
-    arguments: Mapping[str, Any] = field(default_factory=dict)
+    request: Any = field(default=None, repr=False)
+    arguments: Mapping[str, Any] = field(default_factory=dict, repr=False)
     expires_at: float | None = None
 
 

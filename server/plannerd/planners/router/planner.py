@@ -90,15 +90,26 @@ class DecisionRouter(PlannerBase[RouterState]):
         return RouterState()
 
     def begin(self, state: RouterState, view: View) -> Thinking[RouterState]:
-        """Decide; or, from a planner map, run the activated agents that have no output yet."""
+        """Decide; or, from a planner map, run the activated agents that have no output yet.
+
+        An output that has arrived meanwhile, or a human's answer, is not asked for again.
+        """
         activated = state.activated
         if activated is None:
             return (yield from self._decide(state, view))
-        arrived = frozenset(position for position in state.pending if self._arrived(position, view))
-        state = replace(state, answered=state.answered | arrived, pending=frozenset())
-        missing = tuple(position for position in activated if position not in state.answered | state.skipped)
+        open_calls = [position for position in activated if position not in state.answered | state.skipped]
+        arrived = {
+            position
+            for position in open_calls
+            if (position in state.pending or self.system.agents[position].human) and self._arrived(position, view)
+        }
+        on_the_way = {
+            position for position in state.pending if view.pending(self.system.agents[position].output_key or "")
+        }
+        state = replace(state, answered=state.answered | arrived, pending=frozenset(on_the_way))
+        missing = tuple(position for position in open_calls if position not in arrived | on_the_way)
         if not missing:
-            return self._collect(state)
+            return self._go_on(state, view)
         names = ", ".join(self.system.agents[position].name for position in missing)
         return Move(state, Start(missing, final=True), Outcome.RESUMED, f"Resumed with: {names}.")
 

@@ -28,6 +28,11 @@ from plannerd_protos.planner.v1 import agent_pb2, planner_pb2, planners_pb2, ste
 
 MAX_ID_CHARS: Final = 128
 
+# What a compiled definition takes for each byte of its description, measured: texts stay in questions, and the
+# tree of a CEL expression is much larger than its text.
+_BYTES_PER_BYTE: Final = 6
+_BYTES_PER_CEL_CHARACTER: Final = 300
+
 _OUTPUT_TYPES: Final[Mapping[int, OutputType]] = {
     agent_pb2.OUTPUT_TYPE_UNSPECIFIED: OutputType.ANY,
     agent_pb2.OUTPUT_TYPE_ANY: OutputType.ANY,
@@ -106,12 +111,14 @@ def decode_init(request: planner_pb2.InitRequest, traceparent: str, limits: Init
         )
     elif request.HasField("planner_map"):
         planner_map = decode_map(request.planner_map, "planner_map")
+    configuration = _configuration(request)
     return InitCommand(
         invocation_id=check_invocation_id(request.invocation_id),
         planner=_decode_planner(request),
         planner_agent=_decode_planner_agent(request.planner_agent),
         agents=tuple(_decode_agent(agent, f"agents[{position}]") for position, agent in enumerate(request.agents)),
-        configuration_key=_configuration_key(request),
+        configuration_key=hashlib.blake2b(configuration, digest_size=16).digest(),
+        configuration_size=_BYTES_PER_BYTE * len(configuration) + _BYTES_PER_CEL_CHARACTER * _cel_characters(request),
         options=_decode_options(request),
         state=state,
         planner_map=planner_map,
@@ -127,13 +134,16 @@ def _check_limits(request: planner_pb2.InitRequest, limits: InitLimits) -> None:
     parts = sum(len(agent.arguments) for agent in request.agents) + len(request.planner_agent.arguments)
     parts += len(desires) + sum(len(desire.agent_types) for desire in desires)
     parts += len(request.scheduler.usefulness_levels) + len(request.scheduler.excluded_output_keys)
-    cel = sum(len(agent.activation.cel) for agent in request.agents)
-    cel += sum(len(desire.achievable.cel) + len(desire.satisfied.cel) for desire in desires)
     check_limit("max_agents", "The agents", len(request.agents), limits.max_agents)
     check_limit(
         "max_parts", "The arguments, desires, agents of desires, levels and excluded keys", parts, limits.max_parts
     )
-    check_limit("max_cel_characters", "The characters of all CEL conditions", cel, limits.max_cel_characters)
+    check_limit(
+        "max_cel_characters",
+        "The characters of all CEL conditions",
+        _cel_characters(request),
+        limits.max_cel_characters,
+    )
 
 
 def check_limit(limit: str, what: str, requested: int, allowed: int) -> None:
@@ -151,12 +161,18 @@ def check_limit(limit: str, what: str, requested: int, allowed: int) -> None:
         )
 
 
-def _configuration_key(request: planner_pb2.InitRequest) -> bytes:
+def _configuration(request: planner_pb2.InitRequest) -> bytes:
+    """The part of an Init that makes its definition, always in the same bytes."""
     configuration = planner_pb2.InitRequest(planner_agent=request.planner_agent, agents=request.agents)
     kind = request.WhichOneof("planner")
     if kind is not None:
         getattr(configuration, kind).CopyFrom(getattr(request, kind))
-    return hashlib.blake2b(configuration.SerializeToString(deterministic=True), digest_size=16).digest()
+    return configuration.SerializeToString(deterministic=True)
+
+
+def _cel_characters(request: planner_pb2.InitRequest) -> int:
+    activations = sum(len(agent.activation.cel) for agent in request.agents)
+    return activations + sum(len(desire.achievable.cel) + len(desire.satisfied.cel) for desire in request.bdi.desires)
 
 
 def _decode_planner(request: planner_pb2.InitRequest) -> PlannerOptions:

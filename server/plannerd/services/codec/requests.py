@@ -93,10 +93,7 @@ def _decode_end_outcome(outcome: int) -> EndOutcome:
 def _decode_base(request: planner_pb2.FirstActionRequest | planner_pb2.NextActionRequest) -> Position:
     if not request.HasField("base"):
         raise invalid("base", "is required: the position of the last answer")
-    base = decode_position(request.base)
-    if base.epoch < 1 or base.revision < 0 or not base.branch:
-        raise invalid("base", "is no position: send back the one of the last answer, whole")
-    return base
+    return decode_position(request.base)
 
 
 def _decode_beliefs(message: Mapping[str, int]) -> Beliefs:
