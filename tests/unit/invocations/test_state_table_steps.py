@@ -192,7 +192,7 @@ async def test_row_19_the_planner_hears_of_a_pending_call_once() -> None:
     """A call that was pending, then suspended, and is pending again, is nothing new to the planner."""
     client = await other_beside_fetcher()
     await client.next(suspended(client.call("fetcher")))
-    await client.next(pending(client.call("fetcher")))
+    await client.next(pending(client.call("fetcher")), scope={"ticket": "t2"})
     assert client.kind == "no_op"
     assert client.live == {"fetcher": "pending", "other": "outstanding"}
     assert client.server.decisions == 3
