@@ -151,3 +151,29 @@ async def test_a_changed_state_of_a_random_invocation_is_refused_or_goes_on(
             invocation_id=client.invocation_id, beliefs={BELIEF: agent_pb2.BELIEF_TRUE}
         )
         await survives(client, attach, Tape(numbers, seed))
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.sampled_from([schedulers(unique_names=True), routers(), cascades(), bdis()]), st.data(), TAPES, SEEDS)
+async def test_a_state_taken_over_by_another_configuration_stays_restorable(
+    kind: st.SearchStrategy[planner_pb2.InitRequest], data: st.DataObject, numbers: list[int], seed: int
+) -> None:
+    """A true state is taken by any configuration that has its live agents, and what follows can be restored again."""
+    run = world(data.draw(kind), numbers, seed)
+    await run.begin()
+    for _ in range(data.draw(st.integers(0, 3))):
+        if not run.over:
+            await run.go_on()
+    if run.seen[-1].action.startswith("refused"):
+        return
+    client = resuming_as(run.client)
+    client.request = data.draw(kind)
+    try:
+        await client.init(run.client.state)
+    except PlannerdError as error:
+        if error.reason is not Reason.LIVE_AGENT_MISSING:
+            raise
+        return
+    beliefs = {BELIEF: agent_pb2.BELIEF_TRUE}
+    attach = planner_pb2.FirstActionRequest(invocation_id=client.invocation_id, beliefs=beliefs)
+    await survives(client, attach, Tape(numbers, seed))

@@ -20,7 +20,7 @@ from plannerd_protos.planner.v1 import agent_pb2, planner_pb2, step_pb2
 _log: Final = logging.getLogger("plannerd_client")
 # Why Init is refused where the invocation is further than the client's state.
 _AHEAD: Final = frozenset({"STATE_OUTDATED", "INVOCATION_ALREADY_EXISTS"})
-_AHEAD_LIMIT: Final = 3
+_AHEAD_LIMIT: Final = 8
 _END_POLICY: Final = RetryPolicy(attempts=3, total=5.0)
 
 M = TypeVar("M", bound=Message)

@@ -33,6 +33,7 @@ from plannerd.planners.planner import (
     Thinking,
     View,
     condition_reads,
+    merge_reads,
 )
 from plannerd.planners.system import System
 from plannerd.values import Value
@@ -77,11 +78,14 @@ class ConfidenceCascade(PlannerBase[CascadeState]):
         self.reads: Mapping[str, Need] = self._find_reads()
 
     def _find_reads(self) -> dict[str, Need]:
-        reads = condition_reads(self.conditions) | dict.fromkeys(self.system.planner_agent.inputs, Need.VALUE)
+        reads = merge_reads(
+            condition_reads(self.conditions), dict.fromkeys(self.system.planner_agent.inputs, Need.VALUE)
+        )
         for position, agent in enumerate(self.system.agents):
-            # A delayed answer is read from the scope; the last tier's is never graded.
-            if agent.output_key is not None and position != self._last and (agent.is_async or agent.human):
-                reads[agent.output_key] = Need.VALUE
+            # A delayed answer is read from the scope; of the last tier's, never graded, whether it is there.
+            if agent.output_key is not None and (agent.is_async or agent.human):
+                need = Need.PRESENCE if position == self._last else Need.VALUE
+                reads = merge_reads(reads, {agent.output_key: need})
         return reads
 
     # ---- the planner's interface -------------------------------------------------------------------
