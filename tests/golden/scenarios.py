@@ -97,7 +97,7 @@ async def _taken_over(client: Client) -> None:
 
 SYSTEM = scheduler(
     agent("lookup", "ticket", writes="facts"),
-    agent("expert", "facts", "session?", writes="advice"),
+    agent("expert", "facts", "account?", writes="advice"),
     agent("fetcher", "ticket", writes="page", async_=True),
     agent("approver", "advice", writes="approval", human=True),
     output_key="advice",
@@ -140,9 +140,9 @@ SCENARIOS: Final[Mapping[str, Scenario]] = {
         "A scheduler runs its second agent; the first one can't run again, and an opaque value is known by its tag.",
         SYSTEM,
         ({"lookup": 3}, {"expert": 2}),
-        {"ticket": "t1", "session": Opaque(b"v1")},
+        {"ticket": "t1", "account": Opaque(b"v1")},
         way=steps(answered("lookup", {"n": [1, 2.5]})),
-        scope={"ticket": "t1", "session": Opaque(b"v1"), "facts": {"n": [1, 2.5]}},
+        scope={"ticket": "t1", "account": Opaque(b"v1"), "facts": {"n": [1, 2.5]}},
         reports=answered("expert"),
         later={"approver": 3, "fetcher": 2},
     ),

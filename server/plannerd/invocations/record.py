@@ -159,6 +159,7 @@ class Record:
         warnings: to be returned with the next step.
         model: the decision model as it last named itself.
         traceparent: the trace that the invocation belongs to.
+        reconfigured: whether it was resumed with another configuration since it began.
     """
 
     invocation_id: str
@@ -180,6 +181,7 @@ class Record:
     warnings: tuple[Warn, ...] = ()
     model: str = ""
     traceparent: str = ""
+    reconfigured: bool = False
 
     @property
     def terminal(self) -> bool:

@@ -35,6 +35,9 @@ MAX_COUNT: Final = 1 << 48
 
 MAX_BRANCH_CHARS: Final = 64
 
+_RECONFIGURED: Final = "~"
+"""Behind the digest of a configuration that is not the one that the invocation began with."""
+
 MARK: Final = re.compile(r"pending|t[0-9a-f]{0,64}|v[0-9a-f]{24}")
 """What stands for a value: an output on its way, a client's tag, a digest."""
 
@@ -85,7 +88,7 @@ def dump_state(record: Record) -> ExecutionState:
             "summary": record.held.summary,
         },
         "marks": dict(record.known),
-        "config": record.definition.digest,
+        "config": record.definition.digest + (_RECONFIGURED if record.reconfigured else ""),
         "model": record.model,
         "traceparent": record.traceparent,
     }
@@ -127,7 +130,9 @@ def restore(fresh: Record, state: ExecutionState) -> Record:
     for name, longest in (("model", 256), ("traceparent", 64)):
         if len(fields.text(name)) > longest:
             raise fields.error(name, f"must have at most {longest} characters")
-    changed = fields.text("config") != fresh.definition.digest
+    config = fields.text("config")
+    changed = config.removesuffix(_RECONFIGURED) != fresh.definition.digest
+    reconfigured = changed or config.endswith(_RECONFIGURED)
     if changed:
         warnings.append(
             Warn(
@@ -149,9 +154,10 @@ def restore(fresh: Record, state: ExecutionState) -> Record:
         warnings=tuple(warnings),
         model=fields.text("model"),
         traceparent=fields.text("traceparent") or fresh.traceparent,
+        reconfigured=reconfigured,
     )
     fields.done()
-    check_consistent(restored, fields, same_configuration=not changed)
+    check_consistent(restored, fields, same_configuration=not reconfigured)
     return restored
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from plannerd.errors import Reason
 from plannerd.services.codec.values import encode_map
 from plannerd_protos.planner.v1 import planners_pb2, step_pb2
-from tests.support.builders import agent, changed, output, router, scheduler
+from tests.support.builders import agent, changed, output, scheduler
 from tests.support.engine import Client, Server, refused
 from tests.support.models import answering
 
@@ -355,58 +355,3 @@ async def test_a_take_over_needs_something_to_resume_from() -> None:
     with refused(Reason.INVALID_REQUEST) as caught:
         await client.init(take_over=True)
     assert caught.fields == ["take_over"]
-
-
-# ---- what Init answers
-
-
-async def test_init_names_the_keys_that_the_planner_reads() -> None:
-    """Init answers with each key that the planner reads and what it needs of it; other keys are ignored later."""
-    client = server().client(SYSTEM)
-    reply = await client.init()
-    assert set(reply.reads) == {"ticket", "facts", "advice"}
-    assert not reply.durable
-    assert reply.model == "test"
-    await client.first({"ticket": "t1", "secret": "s"})
-    fields = [field.name for field in client.server.model.asked[0].input]
-    assert fields == ["ticket"]
-
-
-async def test_validate_only_starts_nothing() -> None:
-    """A validating Init answers as a real one would, without a position, and starts nothing."""
-    client = server().client(SYSTEM)
-    reply = await client.init(validate_only=True)
-    assert not reply.HasField("position")
-    assert set(reply.reads) == {"ticket", "facts", "advice"}
-    with refused(Reason.INVOCATION_NOT_FOUND):
-        await client.where()
-    await client.init()
-    assert (client.position.epoch, client.position.revision) == (1, 0)
-
-
-async def test_validate_only_does_not_touch_a_running_invocation() -> None:
-    """A validating Init under an id in use leaves the invocation as it is."""
-    client = await after_one_step()
-    other = client.at(client.server)
-    other.request = router(agent("a"), agent("b"))
-    await other.init(validate_only=True)
-    assert (await client.where()).position == client.position
-
-
-async def test_validate_only_finds_what_is_wrong() -> None:
-    """A validating Init refuses what a real one would refuse."""
-    client = server().client(changed(SYSTEM, scheduler=planners_pb2.SchedulerConfig(goal_threshold=1.0)))
-    with refused(Reason.INVALID_CONFIGURATION) as caught:
-        await client.init(validate_only=True)
-    assert caught.fields == ["scheduler.goal_threshold"]
-
-
-async def test_validate_only_checks_a_state_to_resume_from() -> None:
-    """A validating Init with a state checks the state, and starts nothing from it."""
-    client = await after_one_step()
-    other = client.at(server())
-    await other.init(client.state, validate_only=True)
-    with refused(Reason.INVOCATION_NOT_FOUND):
-        await other.where()
-    with refused(Reason.INVALID_EXECUTION_STATE):
-        await other.init(changed(client.state, data=b"{}"), validate_only=True)

@@ -1,8 +1,6 @@
-"""Rows 9 to 14 of the contract's state table: where a request comes from, and which one of two counts."""
+"""Rows 9 to 13 of the contract's state table: where a request comes from, and which one of two counts."""
 
 from __future__ import annotations
-
-import asyncio
 
 import pytest
 
@@ -11,7 +9,7 @@ from plannerd.values import Opaque, Text, Value
 from plannerd_protos.planner.v1 import agent_pb2, planner_pb2, step_pb2
 from tests.support.builders import agent, failed, output, pending, scheduler, skipped, suspended
 from tests.support.engine import Client, Server, refused
-from tests.support.models import GatedModel, answering, settle
+from tests.support.models import answering
 
 SYSTEM = scheduler(
     agent("lookup", "ticket", writes="facts"),
@@ -367,55 +365,3 @@ async def test_row_13_a_fenced_owner_is_refused_even_where_its_request_is_a_repe
     await successor.resume({"ticket": "t1", "facts": "f1"}, take_over=True)
     with refused(Reason.OWNER_CHANGED):
         await client.send_raw(client.sent)
-
-
-# ---- row 14: while a step is in flight
-
-
-async def test_row_14_a_second_step_waits_for_the_first_and_is_then_judged() -> None:
-    """A step that comes while another one is decided waits, and is then held against the new position."""
-    model = GatedModel(answering(**ANSWERS))
-    client = Server(model).client(SYSTEM)
-    await client.init()
-    first = asyncio.create_task(client.first(TICKET))
-    await model.entered.wait()
-    other = client.at(client.server)
-    second = asyncio.create_task(other.first({"ticket": "t2"}))
-    await settle()
-    assert not second.done()
-    assert model.waiting == 1
-    model.gate.set()
-    await first
-    with refused(Reason.STALE_REVISION):
-        await second
-    assert client.server.decisions == 1
-
-
-async def test_row_14_a_repeat_that_comes_early_waits_for_the_one_answer() -> None:
-    """A client that resends before the answer is there gets the same bytes for both, for one decision."""
-    model = GatedModel(answering(**ANSWERS))
-    client = Server(model).client(SYSTEM)
-    await client.init()
-    request = planner_pb2.FirstActionRequest(invocation_id="i1", base=client.position)
-    request.scope.set["ticket"].string_value = "t1"
-    both = [asyncio.create_task(client.send_raw(request)) for _ in range(2)]
-    await model.entered.wait()
-    model.gate.set()
-    replies = await asyncio.gather(*both)
-    assert replies[0] == replies[1]
-    assert client.server.decisions == 1
-
-
-async def test_row_14_end_waits_for_the_step_in_flight() -> None:
-    """End and a step in flight do not mix: the step is answered, and the invocation is gone afterwards."""
-    model = GatedModel(answering(**ANSWERS))
-    client = Server(model).client(SYSTEM)
-    await client.init()
-    step = asyncio.create_task(client.first(TICKET))
-    await model.entered.wait()
-    end = asyncio.create_task(client.at(client.server).end())
-    model.gate.set()
-    assert (await step).action.WhichOneof("kind") == "start"
-    await end
-    with refused(Reason.INVOCATION_ENDED):
-        await client.where()
