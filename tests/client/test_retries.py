@@ -162,10 +162,10 @@ def test_a_client_that_lost_the_invocation_stops(reason: str, kind: type[Planner
 
 def test_a_state_that_is_outdated_stops_the_run() -> None:
     """When restoring finds the invocation further on, and not by this request, somebody else goes on with it."""
-    server = Server(WRITE, *[failure("STALE_REVISION")] * 9)
-    server.inits = [None, *[failure("STATE_OUTDATED")] * 9]
+    server = Server(WRITE, *[failure("STALE_REVISION")] * 30)
+    server.inits = [None, *[failure("STATE_OUTDATED")] * 30]
     with pytest.raises(StateOutdated):
-        World(server).run([write], retry=RetryPolicy(attempts=20))
+        World(server).run([write], retry=RetryPolicy(attempts=60, total=1e6))
 
 
 def test_a_replica_that_is_ahead_by_this_request_answers_it() -> None:
