@@ -7,7 +7,7 @@ from typing import Final
 
 from demo import agents as shop
 from demo.data import tickets
-from demo.screen import WIDTH, Screen, clip
+from demo.screen import Screen
 from plannerd_client import Cascade, Client, PlannerdError, agent
 
 # Tuned on half of the tickets for the embedded model, which grades by the words that it sees.
@@ -55,9 +55,7 @@ def run(client: Client, screen: Screen, limit: int | None) -> bool:
     agreed = [0, 0]
     graded = failures = 0
     for number, ticket in enumerate(chosen, start=1):
-        screen.detail()
-        screen.detail(f"[{number}/{len(chosen)}] {ticket.id} ({ticket.language})")
-        screen.detail(clip(f'    "{ticket.text}"', WIDTH), dim=True)
+        screen.item(f"[{number}/{len(chosen)}] {ticket.id} ({ticket.language})", ticket.text)
         try:
             result = client.run(PLANNER, TIERS, {"ticket": ticket.text})
         except PlannerdError as error:

@@ -44,9 +44,7 @@ def run(client: Client, screen: Screen, limit: int | None) -> bool:
     wrong: list[tuple[Ticket, str]] = []
     failures = 0
     for number, ticket in enumerate(chosen, start=1):
-        screen.detail()
-        screen.detail(f"[{number}/{len(chosen)}] {ticket.id} ({ticket.language})")
-        screen.detail(clip(f'    "{ticket.text}"', WIDTH), dim=True)
+        screen.item(f"[{number}/{len(chosen)}] {ticket.id} ({ticket.language})", ticket.text)
         try:
             result = client.run(PLANNER, agents(), {"ticket": ticket.text})
         except PlannerdError as error:

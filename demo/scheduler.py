@@ -49,9 +49,7 @@ def run(client: Client, screen: Screen, limit: int | None) -> bool:
     worked = []
     failures = 0
     for number, ticket in enumerate(chosen, start=1):
-        screen.detail()
-        screen.detail(f"[{number}/{len(chosen)}] {ticket.id} ({ticket.language})")
-        screen.detail(clip(f'    "{ticket.text}"', WIDTH), dim=True)
+        screen.item(f"[{number}/{len(chosen)}] {ticket.id} ({ticket.language})", ticket.text)
         try:
             worked.append(work(client, screen, ticket))
         except PlannerdError as error:

@@ -40,6 +40,12 @@ class Screen:
             cut = self._paint(cut, _GREEN if good else _RED)
         self._put(self._paint(cut, _DIM) if dim else cut)
 
+    def item(self, title: str, text: str) -> None:
+        """The beginning of a detail: its title, and a text of which the start is shown. Not shown when quiet."""
+        self.detail()
+        self.detail(title)
+        self.detail(clip(f'    "{text}"', WIDTH), dim=True)
+
     def table(self, rows: list[tuple[str, ...]]) -> None:
         """Rows in columns, the first row as their headings. Always shown."""
         widths = [max(width(row[column]) for row in rows) for column in range(len(rows[0]))]

@@ -55,14 +55,13 @@ class Decider:
         seconds = self._clock() - started
         self._expect(response)
         explain = self._options.explain is not ExplainLevel.NONE
-        pairs = [[field.name, field.value] for field in request.input] if explain else []
         self.records.append(
             DecisionRecord(
                 self._named.name,
                 self._named.model.provider,
                 request,
                 response,
-                digest([list(pair) for pair in pairs]) if explain else b"",
+                digest([[field.name, field.value] for field in request.input]) if explain else b"",
                 seconds,
             )
         )

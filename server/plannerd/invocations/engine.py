@@ -209,10 +209,10 @@ class Engine:
                     "This invocation is finished; its last answer says how. Start another one under a new id.",
                     metadata={"invocation_id": command.invocation_id},
                 )
-            planner = record.definition.planner
-            _check_beliefs(planner, command.beliefs)
+            _check_beliefs(record.definition, command.beliefs)
             started = self._clock()
-            named = self._model(planner, record.options.model)
+            # That the model takes what the planner asks was checked when the record was made.
+            named = self._models.get(record.options.model) if record.definition.planner.asks else None
             decider = Decider(self._models, named, record.options, self.limits.decision_timeout, self._clock)
             transition = Transition(record, command.beliefs, decider.ask, self.limits.scope)
             after, explanation, warnings = await step(record, transition)
@@ -282,7 +282,7 @@ class Engine:
             topology=planner.topology,
             warnings=record.warnings,
             reads=planner.reads,
-            beliefs=belief_names(planner),
+            beliefs=record.definition.beliefs,
             durable=self._store.durable,
             model=record.options.model,
         )
@@ -325,8 +325,8 @@ class Engine:
         if known is not None:
             self._definitions.move_to_end(command.configuration_key)
             return known
-        compiled = self.planners.compile(command.planner, command.planner_agent, command.agents)
-        definition = Definition(*compiled, size=command.configuration_size + 1024)
+        planner, kind, digest = self.planners.compile(command.planner, command.planner_agent, command.agents)
+        definition = Definition(planner, kind, digest, belief_names(planner), command.configuration_size + 1024)
         self._definitions[command.configuration_key] = definition
         self._definition_bytes += definition.size
         while self._definition_bytes > self.limits.definition_bytes:
@@ -361,8 +361,8 @@ class Engine:
         return named
 
 
-def _check_beliefs(planner: Planner[object], beliefs: Beliefs) -> None:
-    missing = [name for name in belief_names(planner) if name not in beliefs]
+def _check_beliefs(definition: Definition, beliefs: Beliefs) -> None:
+    missing = [name for name in definition.beliefs if name not in beliefs]
     if missing:
         raise PlannerdError(
             Reason.MISSING_BELIEF,

@@ -94,13 +94,15 @@ class Definition:
         planner: the compiled planner.
         kind: its name.
         digest: tells configurations apart by their meaning.
+        beliefs: the beliefs that clients send with every step.
         size: about how many bytes it takes.
     """
 
     planner: Planner[object]
     kind: str
     digest: str
-    size: int = 0
+    beliefs: tuple[str, ...]
+    size: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from plannerd.decisions.questions import Field
 from plannerd.errors import PlannerdError, Reason
 from plannerd.planners.moves import Warn, WarningCode
 from plannerd.planners.planner import View
-from plannerd.planners.system import System
+from plannerd.planners.system import Agent, System
 
 
 def argument_fields(system: System, view: View) -> tuple[Field, ...]:
@@ -20,6 +20,12 @@ def argument_fields(system: System, view: View) -> tuple[Field, ...]:
 def pending_keys(keys: Iterable[str], view: View) -> tuple[str, ...]:
     """Those of `keys` whose values have not arrived yet."""
     return tuple(key for key in keys if view.pending(key))
+
+
+def has_answered(agent: Agent, view: View) -> bool:
+    """Whether the output of `agent` can be read under its output key: present, and not on its way."""
+    key = agent.output_key
+    return key is not None and view.present(key) and not view.pending(key)
 
 
 def unavailable_agents(system: System) -> frozenset[int]:

@@ -103,9 +103,9 @@ class Registry:
             PlannerdError: INVALID_CONFIGURATION with every problem found, or PLANNER_NOT_FOUND.
         """
         problems = Problems()
+        system = check_system(planner_agent, agents, problems)
         if isinstance(options, PluginOptions):
             plugin = self._plugin(options.name)
-            system = check_system(planner_agent, agents, problems)
             parsed = plugin.parse(options.configuration, system, problems)
             problems.raise_if_any()
             if parsed is None:
@@ -115,7 +115,6 @@ class Registry:
             meaning: Value = plugin.meaning(parsed)
         else:
             info = next(info for info in self.builtin if isinstance(options, info.options))
-            system = check_system(planner_agent, agents, problems)
             checked = info.check(options, system, problems)
             problems.raise_if_any()
             planner = info.planner(checked, system)

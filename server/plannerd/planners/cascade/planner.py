@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from plannerd.decisions.questions import DecisionRequest, Field, YesNo
 from plannerd.errors import PlannerdError, Reason
-from plannerd.planners.asking import argument_fields, pending_keys, probability
+from plannerd.planners.asking import argument_fields, has_answered, pending_keys, probability
 from plannerd.planners.base import PlannerBase
 from plannerd.planners.cascade.options import CANDIDATE, CheckedOptions
 from plannerd.planners.fields import Fields
@@ -32,7 +32,6 @@ from plannerd.planners.planner import (
     Reported,
     Thinking,
     View,
-    condition_reads,
     merge_reads,
 )
 from plannerd.planners.system import System
@@ -75,18 +74,12 @@ class ConfidenceCascade(PlannerBase[CascadeState]):
         self.options: CheckedOptions = options
         self._last = len(system.agents) - 1
         self._question = YesNo("answer-accepted", self.options.question, yes_when=self.options.criterion)
-        self.reads: Mapping[str, Need] = self._find_reads()
-
-    def _find_reads(self) -> dict[str, Need]:
-        reads = merge_reads(
-            condition_reads(self.conditions), dict.fromkeys(self.system.planner_agent.inputs, Need.VALUE)
-        )
-        for position, agent in enumerate(self.system.agents):
+        self.reads = merge_reads(self.reads, dict.fromkeys(system.planner_agent.inputs, Need.VALUE))
+        for position, agent in enumerate(system.agents):
             # A delayed answer is read from the scope; of the last tier's, never graded, whether it is there.
             if agent.output_key is not None and (agent.is_async or agent.human):
                 need = Need.PRESENCE if position == self._last else Need.VALUE
-                reads = merge_reads(reads, {agent.output_key: need})
-        return reads
+                self.reads = merge_reads(self.reads, {agent.output_key: need})
 
     # ---- the planner's interface -------------------------------------------------------------------
 
@@ -108,8 +101,7 @@ class ConfidenceCascade(PlannerBase[CascadeState]):
         if state.tier is None:
             return self._try_next(state, view)
         agent = self.system.agents[state.tier]
-        key = agent.output_key
-        if agent.human and key is not None and view.present(key) and not view.pending(key):
+        if agent.human and has_answered(agent, view):
             return (yield from self._grade(state, view, self._answer_in_scope(state, view)))
         summary = f"Resumed with '{agent.name}', which was being tried."
         return Move(state, Start((state.tier,), final=state.tier == self._last), Outcome.RESUMED, summary)
@@ -130,7 +122,7 @@ class ConfidenceCascade(PlannerBase[CascadeState]):
         key = self.system.agents[state.tier].output_key or ""
         if state.waiting and state.ungraded is None and self.reads.get(key) is not Need.VALUE:
             # The state was restored where nobody knows the answer: it can't be graded any more, only kept.
-            return self._try_next(replace(state, waiting=False, latest=state.tier), view)
+            return self._try_next(replace(state, waiting=False), view)
         answer = state.ungraded[0] if state.ungraded else self._answer_in_scope(state, view)
         return (yield from self._grade(replace(state, ungraded=None, waiting=False), view, answer))
 

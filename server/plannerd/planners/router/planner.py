@@ -9,6 +9,7 @@ from plannerd.decisions.answers import ChoiceAnswer, Refusal
 from plannerd.decisions.questions import Choice, DecisionRequest, Option, YesNo
 from plannerd.planners.asking import (
     argument_fields,
+    has_answered,
     pending_keys,
     probability,
     refused,
@@ -41,7 +42,6 @@ from plannerd.planners.planner import (
     Reported,
     Thinking,
     View,
-    condition_reads,
     merge_reads,
 )
 from plannerd.planners.router.options import CheckedOptions
@@ -66,22 +66,19 @@ class DecisionRouter(PlannerBase[RouterState]):
         super().__init__(options, system)
         self.options: CheckedOptions = options
         self._unavailable = unavailable_agents(system)
-        self.reads: Mapping[str, Need] = self._find_reads()
+        # After a resume from a bare planner map, presence tells whether a delayed output has arrived.
+        delayed = [agent.output_key for agent in system.agents if agent.is_async or agent.human]
+        self.reads = merge_reads(
+            self.reads,
+            {key: Need.PRESENCE for key in delayed if key is not None},
+            dict.fromkeys(system.planner_agent.inputs, Need.VALUE),
+        )
         count = len(system.agents)
         self.asks = AskedAtMost(questions=1, options=count) if self._chooses else AskedAtMost(questions=count)
 
     @property
     def _chooses(self) -> bool:
         return self.options.threshold is None
-
-    def _find_reads(self) -> dict[str, Need]:
-        # After a resume from a bare planner map, presence tells whether a delayed output has arrived.
-        delayed = [agent.output_key for agent in self.system.agents if agent.is_async or agent.human]
-        return merge_reads(
-            condition_reads(self.conditions),
-            {key: Need.PRESENCE for key in delayed if key is not None},
-            dict.fromkeys(self.system.planner_agent.inputs, Need.VALUE),
-        )
 
     # ---- the planner's interface -------------------------------------------------------------------
 
@@ -101,7 +98,8 @@ class DecisionRouter(PlannerBase[RouterState]):
         arrived = {
             position
             for position in open_calls
-            if (position in state.pending or self.system.agents[position].human) and self._arrived(position, view)
+            if (position in state.pending or self.system.agents[position].human)
+            and has_answered(self.system.agents[position], view)
         }
         on_the_way = {
             position for position in state.pending if view.pending(self.system.agents[position].output_key or "")
@@ -160,10 +158,6 @@ class DecisionRouter(PlannerBase[RouterState]):
         return load(planner_map, cursor, self.system)
 
     # ---- the rules ---------------------------------------------------------------------------------
-
-    def _arrived(self, position: int, view: View) -> bool:
-        key = self.system.agents[position].output_key or ""
-        return view.present(key) and not view.pending(key)
 
     def _decide(self, state: RouterState, view: View) -> Thinking[RouterState]:
         warnings = unavailable_warnings(self.system, self._unavailable)

@@ -12,6 +12,7 @@ from dataclasses import replace
 from plannerd.decisions.answers import Refusal, ScaleAnswer
 from plannerd.decisions.questions import DecisionRequest, Field, Question, Scale, YesNo
 from plannerd.planners.asking import (
+    has_answered,
     pending_keys,
     probability,
     refused,
@@ -42,7 +43,6 @@ from plannerd.planners.planner import (
     Reported,
     Thinking,
     View,
-    condition_reads,
     merge_reads,
 )
 from plannerd.planners.scheduler.options import CheckedOptions
@@ -84,7 +84,9 @@ class DecisionScheduler(PlannerBase[SchedulerState]):
         self._goal = self._goal_question()
         self._without_description = unavailable_agents(system)
         self.watched = frozenset(self._readers)
-        self.reads: Mapping[str, Need] = self._find_reads()
+        self.reads = merge_reads(
+            self.reads, dict.fromkeys(self._input_keys, Need.VALUE), dict.fromkeys(self._readers, Need.PRESENCE)
+        )
         self.asks = AskedAtMost(questions=len(system.agents), levels=len(self.options.usefulness_levels))
 
     # ---- what never changes ------------------------------------------------------------------------
@@ -102,13 +104,6 @@ class DecisionScheduler(PlannerBase[SchedulerState]):
         while name in taken:
             name = f"_{name}"
         return YesNo(name, self.options.goal_question.render({"goal": self.options.goal}))
-
-    def _find_reads(self) -> dict[str, Need]:
-        return merge_reads(
-            dict.fromkeys(self._input_keys, Need.VALUE),
-            dict.fromkeys(self._readers, Need.PRESENCE),
-            condition_reads(self.conditions),
-        )
 
     # ---- the planner's interface -------------------------------------------------------------------
 
@@ -128,7 +123,7 @@ class DecisionScheduler(PlannerBase[SchedulerState]):
             return (yield from self._decide(state, view, warnings))
         agent = self.system.agents[state.current]
         key = agent.output_key
-        if agent.human and key is not None and view.present(key) and not view.pending(key):
+        if agent.human and key is not None and has_answered(agent, view):
             answered = replace(state, current=None, blocked=state.blocked - self._readers.get(key, frozenset()))
             return (yield from self._decide(self._wrote(answered, key), view, warnings))
         return Move(
