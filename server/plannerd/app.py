@@ -14,9 +14,10 @@ from plannerd.decisions.models import DecisionModels
 from plannerd.decisions.script import load_script
 from plannerd.decisions.sparrow import SparrowModel
 from plannerd.invocations.commands import StepEvent
+from plannerd.invocations.definitions import Definitions
 from plannerd.invocations.engine import Engine, EngineLimits
 from plannerd.invocations.scope import ScopeLimits
-from plannerd.invocations.store import MemoryBounds, MemoryStore
+from plannerd.invocations.stores import MemoryBounds, MemoryStore
 from plannerd.planners.plugin import ENTRY_POINTS, PlannerPlugin
 from plannerd.planners.registry import Registry
 from plannerd.services.codec.configuration import InitLimits
@@ -86,7 +87,7 @@ def build(settings: Settings) -> App:
         decision_timeout=decisions.timeout_seconds,
     )
     planner_service = PlannerService(
-        Engine(models, store, encode_step, engine_limits, planners=_planners(), observe=_log_warnings),
+        Engine(models, store, encode_step, engine_limits, definitions=Definitions(_planners()), observe=_log_warnings),
         InitLimits(limits.max_agents, limits.max_parts, limits.max_cel_characters),
         version=version("plannerd"),
         max_request_bytes=server.max_request_bytes,

@@ -17,7 +17,7 @@ import plannerd.errors
 from plannerd.decisions.fixed import FixedModel
 from plannerd.decisions.models import DecisionModels
 from plannerd.invocations.engine import Engine
-from plannerd.invocations.store import MemoryBounds, MemoryStore
+from plannerd.invocations.stores import MemoryBounds, MemoryStore
 from plannerd.services.codec.replies import encode_step
 from plannerd.services.context import CallContext
 from plannerd.services.planner_service import PlannerService

@@ -73,7 +73,7 @@ class _InProcessSession:
         from plannerd.decisions.fixed import FixedModel
         from plannerd.decisions.models import DecisionModels
         from plannerd.invocations.engine import Engine
-        from plannerd.invocations.store import MemoryBounds, MemoryStore
+        from plannerd.invocations.stores import MemoryBounds, MemoryStore
         from plannerd.services.codec.replies import encode_step
         from plannerd.services.planner_service import PlannerService
 

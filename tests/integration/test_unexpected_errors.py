@@ -22,6 +22,7 @@ class BrokenModel:
     """A decision model with a bug."""
 
     provider = "broken"
+    embedded = True
     limits = ModelLimits()
 
     async def decide(self, request: DecisionRequest, timeout: float | None) -> DecisionResponse:

@@ -14,8 +14,9 @@ from plannerd.decisions.models import DecisionModels
 from plannerd.decisions.questions import DecisionRequest
 from plannerd.errors import PlannerdError, Reason
 from plannerd.invocations.commands import StepEvent
+from plannerd.invocations.definitions import Definitions
 from plannerd.invocations.engine import Engine, EngineLimits
-from plannerd.invocations.store import MemoryBounds, MemoryStore
+from plannerd.invocations.stores import MemoryBounds, MemoryStore
 from plannerd.planners.plugin import PlannerPlugin
 from plannerd.planners.registry import Registry
 from plannerd.services.codec.configuration import InitLimits
@@ -68,6 +69,7 @@ class Server:
         init_limits: InitLimits | None = None,
         new_branch: Callable[[], str] = _new_branch,
         plugins: Iterable[PlannerPlugin[Any]] = (),
+        definition_bytes: int = 64 << 20,
         observe: Callable[[StepEvent], None] = lambda event: None,
     ) -> None:
         self.model: RecordingModel = model or answering()
@@ -80,7 +82,7 @@ class Server:
             limits or EngineLimits(),
             clock=self.clock,
             new_branch=new_branch,
-            planners=Registry(plugins),
+            definitions=Definitions(Registry(plugins), max_bytes=definition_bytes),
             observe=observe,
         )
         self.service = PlannerService(

@@ -31,6 +31,7 @@ class FunctionModel:
     """
 
     provider: Final = "fixed"
+    embedded: Final = True
     limits: Final = ModelLimits(images=True)
 
     def __init__(self, function: Callable[[int, str], float]) -> None:
@@ -62,6 +63,7 @@ class GatedModel:
     """Answers like another model, but only once it is let go; tells when a request has come in."""
 
     provider: Final = "fixed"
+    embedded: Final = True
 
     def __init__(self, inner: FixedModel) -> None:
         self._inner = inner

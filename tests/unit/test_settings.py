@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from plannerd.app import build
 from plannerd.invocations.engine import Engine
-from plannerd.invocations.store import MemoryStore
+from plannerd.invocations.stores import MemoryStore
 from plannerd.services.codec.configuration import InitLimits
 from plannerd.services.planner_service import PlannerService
 from plannerd.settings import (

@@ -37,6 +37,10 @@ class DecisionModel(Protocol):
     def limits(self) -> ModelLimits:
         """What one request may hold."""
 
+    @property
+    def embedded(self) -> bool:
+        """Whether it is part of this process, so that asking it again costs nothing."""
+
     async def decide(self, request: DecisionRequest, timeout: float | None) -> DecisionResponse:
         """Answer every question of `request`, which has been checked, within `timeout` seconds (None: no limit).
 

@@ -20,19 +20,32 @@ from plannerd.planners.system import Agent, PlannerAgent, Topology
 
 
 @dataclass(frozen=True, slots=True)
-class InitCommand:
-    """Start an invocation, or continue one from `state` or from a bare `planner_map`.
+class Configuration:
+    """A planner and its agents, as a client describes them.
 
-    `configuration_key` is equal for requests that describe the same planner and agents in the same bytes;
-    it only finds a compiled definition quickly. `configuration_size` is about how many bytes that will take.
+    Attributes:
+        planner: the planner's options.
+        planner_agent: the agent whose method the caller invoked.
+        agents: the subagents, in order.
+        source: the bytes that this was read from; equal bytes, equal configuration.
+        key: a digest of them, which only finds a compiled definition quickly.
+        size: about how many bytes the compiled definition will take.
     """
 
-    invocation_id: str
     planner: PlannerOptions
     planner_agent: PlannerAgent
     agents: tuple[Agent, ...]
-    configuration_key: bytes
-    configuration_size: int
+    source: bytes = field(repr=False)
+    key: bytes
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class InitCommand:
+    """Start an invocation, or continue one from `state` or from a bare `planner_map`."""
+
+    invocation_id: str
+    configuration: Configuration
     options: InvocationOptions = field(default_factory=InvocationOptions)
     state: ExecutionState | None = None
     planner_map: PlannerMap | None = None

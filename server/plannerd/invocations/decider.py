@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from plannerd.decisions.answers import DecisionResponse
 from plannerd.decisions.models import DecisionModels, NamedModel
@@ -23,6 +23,7 @@ class Decider:
         options: of the invocation.
         default_timeout: seconds for one request where the client sets none.
         clock: monotonic seconds.
+        claim: called before the first request, so that no other process decides the same at the same time.
     """
 
     def __init__(
@@ -32,12 +33,14 @@ class Decider:
         options: InvocationOptions,
         default_timeout: float,
         clock: Callable[[], float],
+        claim: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         self._models = models
         self._named = named
         self._options = options
         self._default_timeout = default_timeout
         self._clock = clock
+        self._claim = claim
         self.records: list[DecisionRecord] = []
         self.warnings: list[Warn] = []
 
@@ -46,9 +49,13 @@ class Decider:
 
         Raises:
             PlannerdError: what `DecisionModels.ask` raises, or DECISION_MODEL_UNEXPECTED.
+            OutdatedError: somebody else went on with the invocation.
         """
         if self._named is None:
             raise RuntimeError("a planner that declared no questions asks one")
+        if self._claim is not None:
+            await self._claim()
+            self._claim = None
         timeout = self._options.timeout or self._default_timeout
         started = self._clock()
         response = await self._models.ask(self._named, request, timeout)

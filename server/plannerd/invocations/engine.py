@@ -3,15 +3,20 @@
 Calls for one invocation are serialised; different invocations never wait for each other. A step is
 committed by one `Store.put`, with its encoded reply; whatever fails before that leaves the invocation as
 it was.
+
+Where the store is shared, what this process remembers of an invocation may be behind. Steps begin from it
+all the same, since writing over what is not the latest fails. Whatever else could be told from an old record,
+an error or the reply of a repeat, is told after a look at the latest.
 """
 
 from __future__ import annotations
 
 import secrets
 import time
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Final, TypeAlias
 
 from plannerd.conditions import Beliefs
@@ -27,6 +32,7 @@ from plannerd.invocations.commands import (
     StepReply,
 )
 from plannerd.invocations.decider import Decider
+from plannerd.invocations.definitions import Definitions
 from plannerd.invocations.explanation import ExplainLevel, Explanation
 from plannerd.invocations.locks import KeyedLocks
 from plannerd.invocations.position import Position, Relation, relate
@@ -34,19 +40,20 @@ from plannerd.invocations.record import Definition, Record, Reply, Tombstone
 from plannerd.invocations.resume import check_replaceable, init_digest, resumed, taken_over
 from plannerd.invocations.scope import ScopeLimits
 from plannerd.invocations.state_format import dump_state
-from plannerd.invocations.store import Key, Store
+from plannerd.invocations.stores import Kept, Key, OutdatedError, Store
 from plannerd.invocations.transition import Transition
 from plannerd.planners.moves import Outcome, Warn
-from plannerd.planners.planner import Planner, belief_names
-from plannerd.planners.registry import Registry
+from plannerd.planners.planner import Planner
 
 Encode: TypeAlias = Callable[[StepReply], bytes]
 """Turns a reply into the bytes that are sent, stored and repeated."""
 
 Stepped: TypeAlias = tuple[Record, Explanation, tuple[Warn, ...]]
-
+StepCommand: TypeAlias = FirstActionCommand | NextActionCommand
+Step: TypeAlias = Callable[[Record, Transition], Awaitable[Stepped]]
 
 _NOT_OWNER: Final = (Relation.FENCED, Relation.FORKED)
+_STORE_FAILED: Final = (Reason.STORE_UNAVAILABLE, Reason.STORE_FULL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,13 +64,11 @@ class EngineLimits:
         max_reply_bytes: bytes of one reply.
         scope: how much scope is kept.
         decision_timeout: seconds for one request to a decision model where the client sets none.
-        definition_bytes: about how many bytes of compiled configurations are kept for the next Init.
     """
 
     max_reply_bytes: int = 4 << 20
     scope: ScopeLimits = field(default_factory=ScopeLimits)
     decision_timeout: float = 30.0
-    definition_bytes: int = 64 << 20
 
 
 class Engine:
@@ -74,7 +79,7 @@ class Engine:
         store: where invocations are kept.
         encode: encodes a reply.
         limits: bounds.
-        planners: the planners; default: those of the contract.
+        definitions: compiles configurations; default: with the planners of the contract.
         clock: monotonic seconds.
         new_branch: makes the random part of a position.
         observe: hears of every committed step.
@@ -87,13 +92,14 @@ class Engine:
         encode: Encode,
         limits: EngineLimits = EngineLimits(),
         *,
-        planners: Registry | None = None,
+        definitions: Definitions | None = None,
         clock: Callable[[], float] = time.monotonic,
         new_branch: Callable[[], str] = lambda: secrets.token_hex(5),
         observe: Callable[[StepEvent], None] = lambda event: None,
     ) -> None:
         self.limits = limits
-        self.planners = planners or Registry()
+        self._definitions = definitions or Definitions()
+        self.planners = self._definitions.planners
         self._models = models
         self._store = store
         self._encode = encode
@@ -101,14 +107,12 @@ class Engine:
         self._new_branch = new_branch
         self._observe = observe
         self._locks = KeyedLocks()
-        self._definitions: OrderedDict[bytes, Definition] = OrderedDict()
-        self._definition_bytes = 0
 
     # ---- requests ----------------------------------------------------------------------------------
 
     async def init(self, identity: str, command: InitCommand) -> InitReply:
         """Start or continue an invocation (rows 3 to 8b)."""
-        definition = self._define(command)
+        definition = self._definitions.define(command.configuration)
         named = self._model(definition.planner, command.options.model)
         options = replace(command.options, model=named.name if named else "")
         fresh = Record(
@@ -125,17 +129,18 @@ class Engine:
             return self._init_reply(record, started=False)
         key = (identity, command.invocation_id)
         async with self._locks.hold(key):
-            existing = await self._store.get(key)
-            if isinstance(existing, Tombstone):
-                raise _ended(command.invocation_id)
-            if isinstance(existing, Record) and not command.take_over:
-                if existing.init_digest == record.init_digest and existing.reply is None:
-                    return self._init_reply(existing)
-                check_replaceable(existing, command)
-            if command.take_over:
-                record = taken_over(record, existing, self._new_branch())
-            await self._store.put(key, record)
-        return self._init_reply(record)
+            while True:
+                kept = await self._store.get(key, fresh=True)
+                existing = kept.content if kept is not None else None
+                if isinstance(existing, Tombstone):
+                    raise _ended(command.invocation_id)
+                if existing is not None and not command.take_over:
+                    if existing.init_digest == record.init_digest and existing.reply is None:
+                        return self._init_reply(existing)
+                    check_replaceable(existing, command)
+                begun = taken_over(record, existing, self._new_branch()) if command.take_over else record
+                if await self._store.put(key, begun, kept):
+                    return self._init_reply(begun)
 
     async def first_action(self, identity: str, command: FirstActionCommand, digest: bytes) -> bytes:
         """Give the scope and get the first action, or attach to a running invocation (rows 16, 17).
@@ -166,7 +171,7 @@ class Engine:
 
     async def execution_state(self, identity: str, invocation_id: str) -> bytes:
         """The last step, with its execution state."""
-        record = await self._live((identity, invocation_id), invocation_id)
+        record = _live(await self._store.get((identity, invocation_id), fresh=True), invocation_id)
         if record.reply is not None:
             return record.reply.encoded
         if record.action is None:
@@ -180,40 +185,74 @@ class Engine:
         """Release an invocation (row 28)."""
         key = (identity, command.invocation_id)
         async with self._locks.hold(key):
-            existing = await self._store.get(key)
-            if existing is None:
-                return
-            if command.base is not None and relate(command.base, existing.position) in _NOT_OWNER:
-                raise _owner_changed(command.invocation_id, existing.position)
-            if isinstance(existing, Record):
-                await self._store.end(key, Tombstone(existing.position))
+            while True:
+                kept = await self._store.get(key, fresh=True)
+                if kept is None:
+                    return
+                existing = kept.content
+                if command.base is not None and relate(command.base, existing.position) in _NOT_OWNER:
+                    raise _owner_changed(command.invocation_id, existing.position)
+                if isinstance(existing, Tombstone) or await self._store.end(key, Tombstone(existing.position), kept):
+                    return
 
     # ---- the step as a transaction -----------------------------------------------------------------
 
-    async def _step(
-        self,
-        identity: str,
-        command: FirstActionCommand | NextActionCommand,
-        digest: bytes,
-        step: Callable[[Record, Transition], Awaitable[Stepped]],
-    ) -> bytes:
+    async def _step(self, identity: str, command: StepCommand, digest: bytes, step: Step) -> bytes:
         key = (identity, command.invocation_id)
         async with self._locks.hold(key):
-            record = await self._live(key, command.invocation_id)
-            repeated = await self._place(key, record, command.base, digest)
-            if repeated is not None:
-                return repeated
-            if record.terminal:
-                raise PlannerdError(
-                    Reason.INVOCATION_FINISHED,
-                    "This invocation is finished; its last answer says how. Start another one under a new id.",
-                    metadata={"invocation_id": command.invocation_id},
-                )
-            _check_beliefs(record.definition, command.beliefs)
-            started = self._clock()
-            # That the model takes what the planner asks was checked when the record was made.
-            named = self._models.get(record.options.model) if record.definition.planner.asks else None
-            decider = Decider(self._models, named, record.options, self.limits.decision_timeout, self._clock)
+            encoded, reply = await self._made(key, command, digest, step)
+        if reply is not None:
+            self._observe(StepEvent(identity, command.invocation_id, reply))
+        return encoded
+
+    async def _made(self, key: Key, command: StepCommand, digest: bytes, step: Step) -> tuple[bytes, StepReply | None]:
+        """Make the step on top of what is remembered, and of the latest where that is not it."""
+        kept = await self._store.get(key)
+        while True:
+            try:
+                made = await self._attempt(key, kept, command, digest, step)
+                if made is not None:
+                    return made
+                latest = await self._store.get(key, fresh=True)
+            except OutdatedError:
+                latest = await self._store.get(key, fresh=True)
+            except PlannerdError as error:
+                if error.reason in _STORE_FAILED:
+                    raise
+                latest = await self._store.get(key, fresh=True)
+                if latest is kept:
+                    if error.reason is Reason.REPLICA_BEHIND and kept is not None:
+                        await self._store.drop(key, kept)
+                    raise
+            kept = latest
+
+    async def _attempt(
+        self, key: Key, kept: Kept | None, command: StepCommand, digest: bytes, step: Step
+    ) -> tuple[bytes, StepReply | None] | None:
+        """Make the step on top of `kept`.
+
+        Returns:
+            The encoded reply, and the reply unless it is a repeated one; None where `kept` is not the latest.
+        """
+        record = _live(kept, command.invocation_id)
+        repeated = _place(record, command.base, digest)
+        if repeated is not None:
+            return (repeated, None) if await self._store.get(key, fresh=True) is kept else None
+        if record.terminal:
+            raise PlannerdError(
+                Reason.INVOCATION_FINISHED,
+                "This invocation is finished; its last answer says how. Start another one under a new id.",
+                metadata={"invocation_id": command.invocation_id},
+            )
+        _check_beliefs(record.definition, command.beliefs)
+        started = self._clock()
+        # That the model takes what the planner asks was checked when the record was made.
+        named = self._models.get(record.options.model) if record.definition.planner.asks else None
+        async with AsyncExitStack() as claims:
+            claim = None
+            if kept is not None and named is not None and not named.model.embedded:
+                claim = partial(claims.enter_async_context, self._store.claim(key, kept))
+            decider = Decider(self._models, named, record.options, self.limits.decision_timeout, self._clock, claim)
             transition = Transition(record, command.beliefs, decider.ask, self.limits.scope)
             after, explanation, warnings = await step(record, transition)
             explanation = replace(explanation, decisions=tuple(decider.records), seconds=self._clock() - started)
@@ -223,55 +262,7 @@ class Engine:
             encoded = self._fit(after, reply)
             if after.position != record.position:
                 after = replace(after, reply=Reply(encoded, command.base, digest))
-            await self._store.put(key, after)
-        self._observe(StepEvent(identity, command.invocation_id, reply))
-        return encoded
-
-    async def _live(self, key: Key, invocation_id: str) -> Record:
-        record = await self._store.get(key)
-        if isinstance(record, Tombstone):
-            raise _ended(invocation_id)
-        if record is None:
-            raise PlannerdError(
-                Reason.INVOCATION_NOT_FOUND,
-                f"There is no invocation '{invocation_id}' here. Start it with Init, or continue it with "
-                "Init(resume) from its last execution state.",
-                metadata={"invocation_id": invocation_id},
-            )
-        return record
-
-    async def _place(self, key: Key, record: Record, base: Position, digest: bytes) -> bytes | None:
-        """Hold the base against the position (rows 9 to 13): the stored reply for a repeat, None to go on."""
-        current = record.position
-        if base.epoch < 1 or base.revision < 0 or not base.branch:
-            raise invalid("base", "is no position: send back the one of the last answer, whole")
-        match relate(base, current):
-            case Relation.CURRENT:
-                return None
-            case Relation.FORKED if record.action is not None:
-                raise _owner_changed(record.invocation_id, current)
-            case Relation.FENCED:
-                raise _owner_changed(record.invocation_id, current)
-            case Relation.AHEAD | Relation.FORKED:
-                # A fork of an invocation that has made no step here is one that went on elsewhere.
-                await self._store.drop(key)
-                raise PlannerdError(
-                    Reason.REPLICA_BEHIND,
-                    "This replica has an older copy of the invocation and dropped it. Continue here with "
-                    "Init(resume) from your last execution state.",
-                    metadata=current.metadata(),
-                )
-            case Relation.PREVIOUS if (
-                record.reply is not None and record.reply.request_digest == digest and record.reply.base == base
-            ):
-                return record.reply.encoded
-            case _:
-                raise PlannerdError(
-                    Reason.STALE_REVISION,
-                    f"The base is revision {base.revision}, but the invocation is at {current.revision}: another "
-                    "request made that step. Ask ExecutionState where it stands.",
-                    metadata=current.metadata(),
-                )
+            return (encoded, reply) if await self._store.put(key, after, kept) else None
 
     # ---- replies -----------------------------------------------------------------------------------
 
@@ -318,21 +309,7 @@ class Engine:
             )
         return encoded
 
-    # ---- definitions -------------------------------------------------------------------------------
-
-    def _define(self, command: InitCommand) -> Definition:
-        known = self._definitions.get(command.configuration_key)
-        if known is not None:
-            self._definitions.move_to_end(command.configuration_key)
-            return known
-        planner, kind, digest = self.planners.compile(command.planner, command.planner_agent, command.agents)
-        definition = Definition(planner, kind, digest, belief_names(planner), command.configuration_size + 1024)
-        self._definitions[command.configuration_key] = definition
-        self._definition_bytes += definition.size
-        while self._definition_bytes > self.limits.definition_bytes:
-            _, dropped = self._definitions.popitem(last=False)
-            self._definition_bytes -= dropped.size
-        return definition
+    # ---- models ------------------------------------------------------------------------------------
 
     def _model(self, planner: Planner[object], name: str) -> NamedModel | None:
         """The decision model of that name, known to take as many questions as the planner may ask."""
@@ -359,6 +336,53 @@ class Engine:
                     },
                 )
         return named
+
+
+def _live(kept: Kept | None, invocation_id: str) -> Record:
+    """The record that is kept (rows 2 and 27)."""
+    if kept is None:
+        raise PlannerdError(
+            Reason.INVOCATION_NOT_FOUND,
+            f"There is no invocation '{invocation_id}' here. Start it with Init, or continue it with "
+            "Init(resume) from its last execution state.",
+            metadata={"invocation_id": invocation_id},
+        )
+    if isinstance(kept.content, Tombstone):
+        raise _ended(invocation_id)
+    return kept.content
+
+
+def _place(record: Record, base: Position, digest: bytes) -> bytes | None:
+    """Hold the base against the position (rows 9 to 13): the stored reply for a repeat, None to go on."""
+    current = record.position
+    if base.epoch < 1 or base.revision < 0 or not base.branch:
+        raise invalid("base", "is no position: send back the one of the last answer, whole")
+    match relate(base, current):
+        case Relation.CURRENT:
+            return None
+        case Relation.FORKED if record.action is not None:
+            raise _owner_changed(record.invocation_id, current)
+        case Relation.FENCED:
+            raise _owner_changed(record.invocation_id, current)
+        case Relation.AHEAD | Relation.FORKED:
+            # A fork of an invocation that has made no step here is one that went on elsewhere.
+            raise PlannerdError(
+                Reason.REPLICA_BEHIND,
+                "This replica has an older copy of the invocation and dropped it. Continue here with "
+                "Init(resume) from your last execution state.",
+                metadata=current.metadata(),
+            )
+        case Relation.PREVIOUS if (
+            record.reply is not None and record.reply.request_digest == digest and record.reply.base == base
+        ):
+            return record.reply.encoded
+        case _:
+            raise PlannerdError(
+                Reason.STALE_REVISION,
+                f"The base is revision {base.revision}, but the invocation is at {current.revision}: another "
+                "request made that step. Ask ExecutionState where it stands.",
+                metadata=current.metadata(),
+            )
 
 
 def _check_beliefs(definition: Definition, beliefs: Beliefs) -> None:

@@ -96,6 +96,7 @@ class Definition:
         digest: tells configurations apart by their meaning.
         beliefs: the beliefs that clients send with every step.
         size: about how many bytes it takes.
+        source: the bytes that it was made from, where invocations are stored outside this process.
     """
 
     planner: Planner[object]
@@ -103,6 +104,7 @@ class Definition:
     digest: str
     beliefs: tuple[str, ...]
     size: int
+    source: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)

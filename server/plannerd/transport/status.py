@@ -88,6 +88,7 @@ CODES: Final[Mapping[Reason, grpc.StatusCode]] = {
     Reason.DECISION_INVALID_ANSWER: grpc.StatusCode.INTERNAL,
     Reason.DECISION_MODEL_CREDENTIALS: grpc.StatusCode.INTERNAL,
     Reason.STORE_UNAVAILABLE: grpc.StatusCode.UNAVAILABLE,
+    Reason.STORE_FULL: grpc.StatusCode.RESOURCE_EXHAUSTED,
     Reason.DRAINING: grpc.StatusCode.UNAVAILABLE,
     Reason.UNAUTHENTICATED: grpc.StatusCode.UNAUTHENTICATED,
     Reason.NOT_IMPLEMENTED: grpc.StatusCode.UNIMPLEMENTED,

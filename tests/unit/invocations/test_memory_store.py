@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from plannerd.errors import PlannerdError, Reason
-from plannerd.invocations.store import MemoryBounds
+from plannerd.invocations.stores import MemoryBounds
 from plannerd_protos.planner.v1 import step_pb2
 from tests.support.builders import agent, output, scheduler
 from tests.support.engine import Client, Server, refused

@@ -12,7 +12,7 @@ from plannerd.errors import Reason
 from plannerd.invocations.engine import EngineLimits
 from plannerd.invocations.record import Record
 from plannerd.invocations.scope import ScopeLimits
-from plannerd.invocations.store import Key
+from plannerd.invocations.stores import Kept, Key
 from plannerd.values import Opaque
 from plannerd_protos.planner.v1 import planner_pb2
 from tests.support.builders import agent, output, pending, router, scheduler
@@ -268,7 +268,7 @@ async def test_a_store_that_fails_leaves_the_invocation_as_it_was(monkeypatch: p
     client = await Server(answering(lookup=3, expert=3)).started(SYSTEM)
     report = output(client.call("lookup"), "f1")
 
-    async def down(key: Key, record: Record) -> None:
+    async def down(key: Key, record: Record, expected: Kept | None) -> bool:
         raise OSError
 
     async with as_before(client):

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import tracemalloc
 
-from plannerd.invocations.engine import EngineLimits
 from tests.support.builders import agent, scheduler
 from tests.support.engine import Server
 
 
 async def test_many_large_configurations_do_not_add_up() -> None:
     """However many different large configurations come and go, what is kept of them stays within its bound."""
-    server = Server(limits=EngineLimits(definition_bytes=8 << 20))
+    server = Server(definition_bytes=8 << 20)
     tracemalloc.start()
     try:
         for number in range(40):

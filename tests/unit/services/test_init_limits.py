@@ -24,7 +24,10 @@ def init() -> planner_pb2.InitRequest:
 
 def test_as_many_characters_as_allowed_are_accepted() -> None:
     """Expressions of exactly as many characters as the limit are compiled."""
-    assert decode_init(init(), "", InitLimits(max_cel_characters=3 * len(EXPRESSION))).agents[0].activation is not None
+    assert (
+        decode_init(init(), "", InitLimits(max_cel_characters=3 * len(EXPRESSION))).configuration.agents[0].activation
+        is not None
+    )
 
 
 def test_one_character_more_is_refused_before_anything_is_compiled() -> None:
@@ -39,7 +42,7 @@ def test_parts_are_counted_together() -> None:
     """Arguments, desires and their agents count together, to the limit and not beyond."""
     request = init()
     request.agents[0].arguments.add(name="x")
-    assert decode_init(request, "", InitLimits(max_parts=3)).planner is not None
+    assert decode_init(request, "", InitLimits(max_parts=3)).configuration.planner is not None
     with pytest.raises(PlannerdError) as raised:
         decode_init(request, "", InitLimits(max_parts=2))
     assert raised.value.metadata == {"limit": "max_parts", "allowed": "2", "requested": "3"}

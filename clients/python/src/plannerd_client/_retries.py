@@ -45,6 +45,7 @@ _RESEND_REASONS: Final = frozenset(
         "DECISION_MODEL_UNAVAILABLE",
         "DECISION_QUEUE_FULL",
         "STORE_UNAVAILABLE",
+        "STORE_FULL",
         "DRAINING",
         "DEADLINE_EXCEEDED",
         "STATE_NEWER",

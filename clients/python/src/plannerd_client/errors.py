@@ -248,6 +248,10 @@ class StoreUnavailable(PlannerdError, reason="STORE_UNAVAILABLE"):
     """The server's shared store can't be reached."""
 
 
+class StoreFull(PlannerdError, reason="STORE_FULL"):
+    """The server's shared store has no room left."""
+
+
 class Draining(PlannerdError, reason="DRAINING"):
     """The server is shutting down; another replica answers."""
 

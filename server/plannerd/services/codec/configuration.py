@@ -12,7 +12,7 @@ from google.protobuf.duration_pb2 import Duration
 from plannerd.conditions import BeliefHolds, Cel, Condition, PresentKey
 from plannerd.conditions.cel import compile_cel
 from plannerd.errors import PlannerdError, Reason, invalid
-from plannerd.invocations.commands import InitCommand
+from plannerd.invocations.commands import Configuration, InitCommand
 from plannerd.invocations.explanation import ExplainLevel
 from plannerd.invocations.position import Position
 from plannerd.invocations.record import InvocationOptions
@@ -111,20 +111,35 @@ def decode_init(request: planner_pb2.InitRequest, traceparent: str, limits: Init
         )
     elif request.HasField("planner_map"):
         planner_map = decode_map(request.planner_map, "planner_map")
-    configuration = _configuration(request)
     return InitCommand(
         invocation_id=check_invocation_id(request.invocation_id),
-        planner=_decode_planner(request),
-        planner_agent=_decode_planner_agent(request.planner_agent),
-        agents=tuple(_decode_agent(agent, f"agents[{position}]") for position, agent in enumerate(request.agents)),
-        configuration_key=hashlib.blake2b(configuration, digest_size=16).digest(),
-        configuration_size=_BYTES_PER_BYTE * len(configuration) + _BYTES_PER_CEL_CHARACTER * _cel_characters(request),
+        configuration=_decode_configuration(request, _source(request)),
         options=_decode_options(request),
         state=state,
         planner_map=planner_map,
         take_over=request.take_over,
         validate_only=request.validate_only,
         traceparent=traceparent,
+    )
+
+
+def read_configuration(source: bytes) -> Configuration:
+    """The configuration that was read from these bytes before, perhaps by another process.
+
+    Raises:
+        PlannerdError: as `decode_init`; only where another version of the server has other rules.
+    """
+    return _decode_configuration(planner_pb2.InitRequest.FromString(source), source)
+
+
+def _decode_configuration(request: planner_pb2.InitRequest, source: bytes) -> Configuration:
+    return Configuration(
+        planner=_decode_planner(request),
+        planner_agent=_decode_planner_agent(request.planner_agent),
+        agents=tuple(_decode_agent(agent, f"agents[{position}]") for position, agent in enumerate(request.agents)),
+        source=source,
+        key=hashlib.blake2b(source, digest_size=16).digest(),
+        size=_BYTES_PER_BYTE * len(source) + _BYTES_PER_CEL_CHARACTER * _cel_characters(request),
     )
 
 
@@ -161,7 +176,7 @@ def check_limit(limit: str, what: str, requested: int, allowed: int) -> None:
         )
 
 
-def _configuration(request: planner_pb2.InitRequest) -> bytes:
+def _source(request: planner_pb2.InitRequest) -> bytes:
     """The part of an Init that makes its definition, always in the same bytes."""
     configuration = planner_pb2.InitRequest(planner_agent=request.planner_agent, agents=request.agents)
     kind = request.WhichOneof("planner")

@@ -122,6 +122,8 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """INTERNAL. A bug. The text is always the same; the metadata's correlation_id finds the cause in the
     server's log.
     """
+    ERROR_REASON_STORE_FULL: _ErrorReason.ValueType  # 45
+    """RESOURCE_EXHAUSTED. The shared store has no room left."""
 
 class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
     """Why a request failed. Every error of plannerd carries a google.rpc.ErrorInfo with the domain
@@ -230,4 +232,6 @@ ERROR_REASON_INTERNAL: ErrorReason.ValueType  # 44
 """INTERNAL. A bug. The text is always the same; the metadata's correlation_id finds the cause in the
 server's log.
 """
+ERROR_REASON_STORE_FULL: ErrorReason.ValueType  # 45
+"""RESOURCE_EXHAUSTED. The shared store has no room left."""
 Global___ErrorReason: _TypeAlias = ErrorReason  # noqa: Y015

@@ -30,8 +30,8 @@ class PlannerServiceStub:
     runs what it is told, and reports each result to get the next action.
 
     Any RPC may also fail with UNAUTHENTICATED UNAUTHENTICATED, RESOURCE_EXHAUSTED LIMIT_EXCEEDED (message
-    size), UNAVAILABLE DRAINING or STORE_UNAVAILABLE, DEADLINE_EXCEEDED, CANCELLED and INTERNAL INTERNAL.
-    A request that failed changed nothing and may be sent again.
+    size) or STORE_FULL, UNAVAILABLE DRAINING or STORE_UNAVAILABLE, DEADLINE_EXCEEDED, CANCELLED and INTERNAL
+    INTERNAL. A request that failed changed nothing and may be sent again.
     """
 
     def __init__(self, channel):
@@ -82,8 +82,8 @@ class PlannerServiceServicer:
     runs what it is told, and reports each result to get the next action.
 
     Any RPC may also fail with UNAUTHENTICATED UNAUTHENTICATED, RESOURCE_EXHAUSTED LIMIT_EXCEEDED (message
-    size), UNAVAILABLE DRAINING or STORE_UNAVAILABLE, DEADLINE_EXCEEDED, CANCELLED and INTERNAL INTERNAL.
-    A request that failed changed nothing and may be sent again.
+    size) or STORE_FULL, UNAVAILABLE DRAINING or STORE_UNAVAILABLE, DEADLINE_EXCEEDED, CANCELLED and INTERNAL
+    INTERNAL. A request that failed changed nothing and may be sent again.
     """
 
     def Init(self, request, context):
@@ -219,8 +219,8 @@ class PlannerService:
     runs what it is told, and reports each result to get the next action.
 
     Any RPC may also fail with UNAUTHENTICATED UNAUTHENTICATED, RESOURCE_EXHAUSTED LIMIT_EXCEEDED (message
-    size), UNAVAILABLE DRAINING or STORE_UNAVAILABLE, DEADLINE_EXCEEDED, CANCELLED and INTERNAL INTERNAL.
-    A request that failed changed nothing and may be sent again.
+    size) or STORE_FULL, UNAVAILABLE DRAINING or STORE_UNAVAILABLE, DEADLINE_EXCEEDED, CANCELLED and INTERNAL
+    INTERNAL. A request that failed changed nothing and may be sent again.
     """
 
     @staticmethod

@@ -31,8 +31,8 @@ class PlannerServiceStub:
     runs what it is told, and reports each result to get the next action.
 
     Any RPC may also fail with UNAUTHENTICATED UNAUTHENTICATED, RESOURCE_EXHAUSTED LIMIT_EXCEEDED (message
-    size), UNAVAILABLE DRAINING or STORE_UNAVAILABLE, DEADLINE_EXCEEDED, CANCELLED and INTERNAL INTERNAL.
-    A request that failed changed nothing and may be sent again.
+    size) or STORE_FULL, UNAVAILABLE DRAINING or STORE_UNAVAILABLE, DEADLINE_EXCEEDED, CANCELLED and INTERNAL
+    INTERNAL. A request that failed changed nothing and may be sent again.
     """
 
     @_typing.overload
@@ -100,8 +100,8 @@ class PlannerServiceAsyncStub(PlannerServiceStub):
     runs what it is told, and reports each result to get the next action.
 
     Any RPC may also fail with UNAUTHENTICATED UNAUTHENTICATED, RESOURCE_EXHAUSTED LIMIT_EXCEEDED (message
-    size), UNAVAILABLE DRAINING or STORE_UNAVAILABLE, DEADLINE_EXCEEDED, CANCELLED and INTERNAL INTERNAL.
-    A request that failed changed nothing and may be sent again.
+    size) or STORE_FULL, UNAVAILABLE DRAINING or STORE_UNAVAILABLE, DEADLINE_EXCEEDED, CANCELLED and INTERNAL
+    INTERNAL. A request that failed changed nothing and may be sent again.
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
@@ -165,8 +165,8 @@ class PlannerServiceServicer(metaclass=_abc_1.ABCMeta):
     runs what it is told, and reports each result to get the next action.
 
     Any RPC may also fail with UNAUTHENTICATED UNAUTHENTICATED, RESOURCE_EXHAUSTED LIMIT_EXCEEDED (message
-    size), UNAVAILABLE DRAINING or STORE_UNAVAILABLE, DEADLINE_EXCEEDED, CANCELLED and INTERNAL INTERNAL.
-    A request that failed changed nothing and may be sent again.
+    size) or STORE_FULL, UNAVAILABLE DRAINING or STORE_UNAVAILABLE, DEADLINE_EXCEEDED, CANCELLED and INTERNAL
+    INTERNAL. A request that failed changed nothing and may be sent again.
     """
 
     @_abc_1.abstractmethod
