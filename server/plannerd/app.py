@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points, version
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from plannerd.decisions.fixed import FixedModel
 from plannerd.decisions.model import DecisionModel
@@ -17,18 +20,22 @@ from plannerd.invocations.commands import StepEvent
 from plannerd.invocations.definitions import Definitions
 from plannerd.invocations.engine import Engine, EngineLimits
 from plannerd.invocations.scope import ScopeLimits
-from plannerd.invocations.stores import MemoryBounds, MemoryStore
+from plannerd.invocations.stores import MemoryBounds, MemoryStore, Store
+from plannerd.invocations.stores.entries import Entries
 from plannerd.planners.plugin import ENTRY_POINTS, PlannerPlugin
 from plannerd.planners.registry import Registry
-from plannerd.services.codec.configuration import InitLimits
+from plannerd.services.codec.configuration import InitLimits, read_configuration
 from plannerd.services.codec.replies import encode_step
 from plannerd.services.decision_service import DecisionModelService
 from plannerd.services.planner_service import PlannerService
-from plannerd.settings import FixedSettings, ModelSettings, Settings, SparrowSettings
+from plannerd.settings import FixedSettings, ModelSettings, Settings, SparrowSettings, StoreSettings
 from plannerd.telemetry.logging import get_logger, printable
 from plannerd.transport.catalogue import catalogue
 from plannerd.transport.handlers import Service
 from plannerd.transport.server import Server, run
+
+if TYPE_CHECKING:
+    from plannerd.invocations.stores.connection import RedisTarget
 
 
 class BuildError(Exception):
@@ -42,11 +49,13 @@ class App:
     Attributes:
         settings: what it was built from.
         models: the decision models; closed when the server has stopped.
+        store: where invocations are kept; closed like the models.
         services: what it serves.
     """
 
     settings: Settings
     models: DecisionModels
+    store: Store
     services: Sequence[Service]
 
     async def serve(self, announce: Callable[[tuple[str, ...]], None]) -> None:
@@ -58,7 +67,7 @@ class App:
 
     async def close(self) -> None:
         """Release what the parts hold."""
-        await self.models.close()
+        await asyncio.gather(self.models.close(), self.store.close())
 
 
 def build(settings: Settings) -> App:
@@ -72,22 +81,15 @@ def build(settings: Settings) -> App:
         {name: _model(f"decisions.models.{name}", chosen) for name, chosen in decisions.models.items()},
         decisions.default,
     )
-    store = MemoryStore(
-        MemoryBounds(
-            max_invocations=limits.max_invocations,
-            max_bytes=limits.max_invocations_bytes,
-            idle_seconds=limits.idle_seconds,
-            tombstone_seconds=limits.tombstone_seconds,
-        ),
-        time.monotonic,
-    )
+    definitions = Definitions(_planners(), keep_source=settings.store.url is not None)
+    store = _store(settings, definitions)
     engine_limits = EngineLimits(
         max_reply_bytes=server.max_reply_bytes,
         scope=ScopeLimits(limits.max_scope_bytes, limits.max_scope_keys),
         decision_timeout=decisions.timeout_seconds,
     )
     planner_service = PlannerService(
-        Engine(models, store, encode_step, engine_limits, definitions=Definitions(_planners()), observe=_log_warnings),
+        Engine(models, store, encode_step, engine_limits, definitions=definitions, observe=_log_warnings),
         InitLimits(limits.max_agents, limits.max_parts, limits.max_cel_characters),
         version=version("plannerd"),
         max_request_bytes=server.max_request_bytes,
@@ -96,7 +98,66 @@ def build(settings: Settings) -> App:
     decision_service = DecisionModelService(
         models, decisions.timeout_seconds, max_fields=limits.max_scope_keys, max_questions=limits.max_agents + 1
     )
-    return App(settings, models, catalogue(planner_service, decision_service))
+    return App(settings, models, store, catalogue(planner_service, decision_service))
+
+
+def _store(settings: Settings, definitions: Definitions) -> Store:
+    limits, chosen = settings.limits, settings.store
+    bounds = MemoryBounds(
+        max_invocations=limits.max_invocations,
+        max_bytes=limits.max_invocations_bytes,
+        idle_seconds=limits.idle_seconds,
+        tombstone_seconds=limits.tombstone_seconds,
+    )
+    if chosen.url is None:
+        return MemoryStore(bounds, time.monotonic)
+    # Loaded only where it is used: the client of Redis is large.
+    from plannerd.invocations.stores.connection import RedisConnection  # noqa: PLC0415
+    from plannerd.invocations.stores.redis import RedisStore  # noqa: PLC0415
+
+    return RedisStore(
+        RedisConnection(_redis_target(chosen)),
+        Entries(bounds, time.monotonic),
+        lambda source: definitions.define(read_configuration(source)),
+        prefix=chosen.prefix,
+        idle_seconds=limits.idle_seconds,
+        tombstone_seconds=limits.tombstone_seconds,
+        claim_seconds=chosen.claim_seconds,
+    )
+
+
+def _redis_target(chosen: StoreSettings) -> RedisTarget:
+    """Where the store is.
+
+    Raises:
+        BuildError: a file can't be read.
+    """
+    from plannerd.invocations.stores.connection import RedisTarget  # noqa: PLC0415
+
+    url = urlsplit(chosen.url or "")
+    try:
+        password = chosen.password.get_secret_value() if chosen.password is not None else ""
+        if chosen.password_file is not None:
+            password = chosen.password_file.read_text("utf-8").strip()
+        return RedisTarget(
+            host=url.hostname or "",
+            port=url.port or 6379,
+            database=int(url.path.strip("/") or 0),
+            cluster=chosen.cluster,
+            username=chosen.username or "",
+            password=password,
+            tls=url.scheme in ("rediss", "valkeys"),
+            ca=_bytes(chosen.ca_file),
+            cert=_bytes(chosen.cert_file),
+            key=_bytes(chosen.key_file),
+            timeout=chosen.timeout_seconds,
+        )
+    except (OSError, ValueError) as error:
+        raise BuildError(f"store: {error}") from error
+
+
+def _bytes(file: Path | None) -> bytes | None:
+    return file.read_bytes() if file is not None else None
 
 
 def _planners() -> Registry:

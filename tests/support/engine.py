@@ -5,7 +5,8 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Protocol
+from contextvars import ContextVar
+from typing import Any, Protocol, TypeAlias
 
 import pytest
 
@@ -16,7 +17,7 @@ from plannerd.errors import PlannerdError, Reason
 from plannerd.invocations.commands import StepEvent
 from plannerd.invocations.definitions import Definitions
 from plannerd.invocations.engine import Engine, EngineLimits
-from plannerd.invocations.stores import MemoryBounds, MemoryStore
+from plannerd.invocations.stores import MemoryBounds, MemoryStore, Store
 from plannerd.planners.plugin import PlannerPlugin
 from plannerd.planners.registry import Registry
 from plannerd.services.codec.configuration import InitLimits
@@ -50,6 +51,11 @@ class Clock:
         self.now += seconds
 
 
+StoreMaker: TypeAlias = Callable[[MemoryBounds, Clock, Definitions], Store]
+
+STORE_MAKER: ContextVar[StoreMaker | None] = ContextVar("STORE_MAKER", default=None)
+"""Makes the store of every server; None: each has a memory store. Set by the tests that every store must pass."""
+
 _BRANCHES = itertools.count(1)
 
 
@@ -74,7 +80,10 @@ class Server:
     ) -> None:
         self.model: RecordingModel = model or answering()
         self.clock = Clock()
-        self.store = MemoryStore(bounds or MemoryBounds(), self.clock)
+        make = STORE_MAKER.get()
+        definitions = Definitions(Registry(plugins), max_bytes=definition_bytes, keep_source=make is not None)
+        bounds = bounds or MemoryBounds()
+        self.store = MemoryStore(bounds, self.clock) if make is None else make(bounds, self.clock, definitions)
         self.engine = Engine(
             DecisionModels({"test": self.model}),
             self.store,
@@ -82,12 +91,18 @@ class Server:
             limits or EngineLimits(),
             clock=self.clock,
             new_branch=new_branch,
-            definitions=Definitions(Registry(plugins), max_bytes=definition_bytes),
+            definitions=definitions,
             observe=observe,
         )
         self.service = PlannerService(
             self.engine, init_limits, version="1.2.3", max_request_bytes=4 << 20, retained_seconds=60.0
         )
+
+    @property
+    def memory(self) -> MemoryStore:
+        """The store, where it is a memory store."""
+        assert isinstance(self.store, MemoryStore)
+        return self.store
 
     @property
     def decisions(self) -> int:

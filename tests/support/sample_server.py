@@ -8,10 +8,12 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
+import time
 
 from plannerd.app import App
 from plannerd.cli import main
 from plannerd.decisions.models import DecisionModels
+from plannerd.invocations.stores import MemoryBounds, MemoryStore
 from plannerd.services.context import CallContext
 from plannerd.settings import Settings
 from plannerd_protos.planner.v1 import planner_pb2
@@ -45,7 +47,8 @@ class HeldService:
 def build(settings: Settings) -> App:
     """The server."""
     held = HeldService()
-    return App(settings, DecisionModels({}), [service(Init=held.init, ListPlanners=held.list_planners)])
+    store = MemoryStore(MemoryBounds(), time.monotonic)
+    return App(settings, DecisionModels({}), store, [service(Init=held.init, ListPlanners=held.list_planners)])
 
 
 if __name__ == "__main__":

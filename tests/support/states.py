@@ -32,7 +32,7 @@ async def resumed(client: Client, state: step_pb2.ExecutionState) -> bool:
         return True
     assert refusal.reason in REASONS, refusal
     assert len(refusal.message) < 8000
-    assert len(client.server.store) == 0
+    assert len(client.server.memory) == 0
     with refused(Reason.INVOCATION_NOT_FOUND):
         await client.where()
     return False

@@ -220,7 +220,7 @@ class Engine:
                 if error.reason in _STORE_FAILED:
                     raise
                 latest = await self._store.get(key, fresh=True)
-                if latest is kept:
+                if latest is kept or (latest is not None and latest.is_same(kept)):
                     if error.reason is Reason.REPLICA_BEHIND and kept is not None:
                         await self._store.drop(key, kept)
                     raise
@@ -237,7 +237,8 @@ class Engine:
         record = _live(kept, command.invocation_id)
         repeated = _place(record, command.base, digest)
         if repeated is not None:
-            return (repeated, None) if await self._store.get(key, fresh=True) is kept else None
+            latest = await self._store.get(key, fresh=True)
+            return (repeated, None) if latest is not None and latest.is_same(kept) else None
         if record.terminal:
             raise PlannerdError(
                 Reason.INVOCATION_FINISHED,
@@ -272,7 +273,7 @@ class Engine:
             position=record.position if started else None,
             topology=planner.topology,
             warnings=record.warnings,
-            reads=planner.reads,
+            reads=planner.reads_at(record.planner_state),
             beliefs=record.definition.beliefs,
             durable=self._store.durable,
             model=record.options.model,

@@ -262,7 +262,7 @@ class Transition:
     # ---- scope -------------------------------------------------------------------------------------
 
     def _write(self, change: ScopeChange) -> None:
-        self._scope = self._scope.write(change, self._planner.reads, self._planner.watched, self._salt)
+        self._scope = self._scope.write(change, self._planner.reads_at(self._state), self._planner.watched, self._salt)
         self._scope.check(self._limits)
 
     def _set(self, key: str | None, value: ScopeValue, size: int = 0) -> None:

@@ -8,6 +8,7 @@ from typing import Generic, TypeVar
 from plannerd.conditions import Condition
 from plannerd.planners.planner import AskedAtMost, Need, PlannerMap, condition_reads, key_need
 from plannerd.planners.system import System, Topology
+from plannerd.values import Value
 
 StateT = TypeVar("StateT")
 
@@ -34,6 +35,10 @@ class PlannerBase(Generic[StateT]):
         self.conditions: tuple[Condition, ...] = (*conditions, *system.conditions)
         self.reads: Mapping[str, Need] = condition_reads(self.conditions)
 
+    def reads_at(self, state: StateT) -> Mapping[str, Need]:
+        """The same in every state."""
+        return self.reads
+
     def output_need(self, agent: int) -> Need:
         """What the agent's output key is read for."""
         return key_need(self.reads, self.system, agent)
@@ -48,6 +53,14 @@ class PlannerBase(Generic[StateT]):
 
     def lost(self, state: StateT, agent: int) -> StateT:
         """It makes no difference."""
+        return state
+
+    def dump_outputs(self, state: StateT) -> list[Value]:
+        """None."""
+        return []
+
+    def load_outputs(self, state: StateT, outputs: list[Value]) -> StateT:
+        """None."""
         return state
 
     def dump_cursor(self, state: StateT) -> PlannerMap:

@@ -122,6 +122,9 @@ class Planner(Protocol[StateT]):
     def asks(self) -> AskedAtMost | None:
         """The largest request it may make; None if it never asks a decision model."""
 
+    def reads_at(self, state: StateT) -> Mapping[str, Need]:
+        """What it reads in `state`: `reads`, or more, where a state lacks something that the scope may have."""
+
     def output_need(self, agent: int) -> Need:
         """What it needs of the output of the agent at this position."""
 
@@ -151,6 +154,12 @@ class Planner(Protocol[StateT]):
 
     def dump_cursor(self, state: StateT) -> PlannerMap:
         """What else is needed to continue exactly."""
+
+    def dump_outputs(self, state: StateT) -> list[Value]:
+        """The outputs that it keeps for a later move. No state has them, but a store of whole records does."""
+
+    def load_outputs(self, state: StateT, outputs: list[Value]) -> StateT:
+        """`state`, which `load` made, with what `dump_outputs` gave; only where that was not empty."""
 
     def load(self, planner_map: Mapping[str, Value], cursor: Mapping[str, Value] | None) -> tuple[StateT, list[Warn]]:
         """The state from what `dump` and `dump_cursor` made; `cursor` is None for a bare planner map.

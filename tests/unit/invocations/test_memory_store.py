@@ -36,8 +36,8 @@ async def test_over_the_count_the_longest_untouched_is_dropped() -> None:
     await first.next(output(first.call("lookup"), "f1"))
     third = await here.started(SYSTEM, invocation_id="third")
     assert [await is_there(client) for client in (first, second, third)] == [True, False, True]
-    assert len(here.store) == 2
-    assert here.store.evicted == 1
+    assert len(here.memory) == 2
+    assert here.memory.evicted == 1
 
 
 async def test_whoever_asked_last_is_dropped_last() -> None:
@@ -79,7 +79,7 @@ async def test_bytes_are_given_back() -> None:
     for number in range(20):
         other = await here.started(SYSTEM, {"ticket": "x" * 30_000}, invocation_id=f"i1{number}")
         await other.end()
-    assert here.store.evicted == 0
+    assert here.memory.evicted == 0
     assert await is_there(client)
 
 
@@ -193,7 +193,7 @@ async def test_ended_invocations_take_no_room() -> None:
         await client.end()
         ended.append(client)
     assert await is_there(live)
-    assert here.store.evicted == 0
+    assert here.memory.evicted == 0
     with refused(Reason.INVOCATION_ENDED):
         await ended[-1].where()
     with refused(Reason.INVOCATION_NOT_FOUND):

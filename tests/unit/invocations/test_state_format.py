@@ -231,7 +231,7 @@ async def test_a_position_that_can_not_be_one_is_refused(field: str, value: obje
         client = resuming(document)
         with refused(Reason.INVALID_EXECUTION_STATE):
             await client.init(state, take_over=take_over)
-        assert len(client.server.store) == 0
+        assert len(client.server.memory) == 0
 
 
 async def test_a_state_that_is_far_too_large_is_refused() -> None:

@@ -59,6 +59,9 @@ class MemoryStore:
         if self._is(key, expected):
             self._entries.forget(key)
 
+    async def close(self) -> None:
+        """Nothing to do: everything goes with the process."""
+
     def claim(self, key: Key, expected: Kept) -> AbstractAsyncContextManager[None]:
         """Nothing to do: the engine works on a key in one task at a time."""
         return _NO_CLAIM

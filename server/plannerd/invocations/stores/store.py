@@ -27,6 +27,10 @@ class Kept:
         self.content = content
         self.version = version
 
+    def is_same(self, other: Kept | None) -> bool:
+        """Whether both stand for the same state."""
+        return self is other or (other is not None and self.version != b"" and self.version == other.version)
+
 
 class OutdatedError(Exception):
     """What was claimed is not what the store keeps any more: look again."""
@@ -63,6 +67,9 @@ class Store(Protocol):
 
     async def drop(self, key: Key, expected: Kept) -> None:
         """Forget the invocation, without a tombstone, if it is still as `expected`."""
+
+    async def close(self) -> None:
+        """Let go of what the store holds; it is not used afterwards."""
 
     def claim(self, key: Key, expected: Kept) -> AbstractAsyncContextManager[None]:
         """Keep other processes from deciding about the same invocation, as long as the context is open.

@@ -89,6 +89,13 @@ class ConfidenceCascade(PlannerBase[CascadeState]):
             return Need.VALUE
         return self.reads.get(self.system.agents[agent].output_key or "", Need.NONE)
 
+    def reads_at(self, state: CascadeState) -> Mapping[str, Need]:
+        """Also the key of an answer that waits for its grade, where only the scope of the client still has it."""
+        if not (state.waiting and state.ungraded is None) or state.tier is None:
+            return self.reads
+        key = self.system.agents[state.tier].output_key
+        return self.reads if key is None else merge_reads(self.reads, {key: Need.VALUE})
+
     def initial(self) -> CascadeState:
         """No tier was tried."""
         return CascadeState()
@@ -119,9 +126,8 @@ class ConfidenceCascade(PlannerBase[CascadeState]):
         """Grade the answer, now that it or the arguments have arrived; or pass over a tier that was skipped."""
         if state.skipped or state.tier is None:
             return self._try_next(replace(state, skipped=False), view)
-        key = self.system.agents[state.tier].output_key or ""
-        if state.waiting and state.ungraded is None and self.reads.get(key) is not Need.VALUE:
-            # The state was restored where nobody knows the answer: it can't be graded any more, only kept.
+        if state.waiting and state.ungraded is None and self.system.agents[state.tier].output_key is None:
+            # The state was restored, and no key has the answer: it can't be graded any more, only kept.
             return self._try_next(replace(state, waiting=False), view)
         answer = state.ungraded[0] if state.ungraded else self._answer_in_scope(state, view)
         return (yield from self._grade(replace(state, ungraded=None, waiting=False), view, answer))
@@ -137,6 +143,14 @@ class ConfidenceCascade(PlannerBase[CascadeState]):
     def dump_cursor(self, state: CascadeState) -> PlannerMap:
         """Whether an answer waits to be graded."""
         return {"waiting": state.waiting}
+
+    def dump_outputs(self, state: CascadeState) -> list[Value]:
+        """The answer that waits for its grade."""
+        return list(state.ungraded or ())
+
+    def load_outputs(self, state: CascadeState, outputs: list[Value]) -> CascadeState:
+        """The state with that answer."""
+        return replace(state, ungraded=(outputs[0],))
 
     def load(
         self, planner_map: Mapping[str, Value], cursor: Mapping[str, Value] | None

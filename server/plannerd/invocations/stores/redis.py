@@ -1,0 +1,212 @@
+"""The shared store: Redis or Valkey, so that every replica finds every invocation.
+
+An invocation is one hash. A step costs one round trip: this process remembers the records that it wrote or read
+last, works on them, and a script writes only if nobody else wrote meanwhile. One more round trip comes before a
+decision model outside the process is asked: it claims the invocation, so that two replicas never pay for the same
+decision.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import secrets
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from typing import Final
+
+from plannerd.errors import PlannerdError
+from plannerd.invocations.record import Definition, Record, Tombstone
+from plannerd.invocations.stores.connection import Answer, Connection
+from plannerd.invocations.stores.entries import Entries
+from plannerd.invocations.stores.scripts import CLAIM, DROP, GET, PUT, RELEASE, RENEW
+from plannerd.invocations.stores.store import Kept, Key, OutdatedError
+from plannerd.invocations.stores.stored_record import (
+    StoredFields,
+    dump_changes,
+    dump_record,
+    dump_tombstone,
+    load,
+)
+
+_VERSION: Final = b"v"
+_VERSION_BYTES: Final = 8
+_POLL_SECONDS: Final = 0.05  # how often a claim of somebody else is looked at
+
+
+class RedisStore:
+    """Keeps invocations in Redis or Valkey.
+
+    Args:
+        connection: runs scripts there.
+        remembered: the records that this process remembers, within its own bounds.
+        define: compiles a configuration from the bytes that a definition keeps as its source.
+        prefix: begins every key.
+        idle_seconds: how long an invocation is kept that nobody touches.
+        tombstone_seconds: how long it is remembered that one was ended.
+        claim_seconds: how long a claim outlives the process that made it.
+    """
+
+    durable = True
+
+    def __init__(
+        self,
+        connection: Connection,
+        remembered: Entries,
+        define: Callable[[bytes], Definition],
+        *,
+        prefix: str = "plannerd",
+        idle_seconds: float = 3600.0,
+        tombstone_seconds: float = 300.0,
+        claim_seconds: float = 5.0,
+    ) -> None:
+        self._connection = connection
+        self._remembered = remembered
+        self._define = define
+        self._prefix = prefix
+        self._idle = _milliseconds(idle_seconds)
+        self._tombstone = _milliseconds(tombstone_seconds)
+        self._claim_seconds = claim_seconds
+        self._claims: dict[Key, bytes] = {}  # those that no write has released yet
+        self._releasing: set[asyncio.Task[None]] = set()
+
+    async def get(self, key: Key, *, fresh: bool = False) -> Kept | None:
+        """What is kept under `key`: as this process remembers it, or with `fresh` as it is now."""
+        known = self._remembered.get(key)
+        if known is not None and not fresh:
+            return known
+        answer = await self._run(GET, key, known.version if known is not None else b"", self._idle)
+        if answer == 1 and known is not None:
+            return known
+        self._remembered.forget(key)
+        if not isinstance(answer, list | dict):
+            return None
+        stored = _pairs(answer)
+        version = stored.pop(_VERSION)
+        content = load(stored, self._define)
+        if isinstance(content, Tombstone):
+            return Kept(content, version)
+        return self._remembered.put(key, content, version)
+
+    async def put(self, key: Key, record: Record, expected: Kept | None) -> bool:
+        """Keep `record` in place of `expected`, in one round trip."""
+        before = expected.content if expected is not None else None
+        if isinstance(before, Record) and before.definition is record.definition:
+            changed, gone = dump_changes(record, before)
+            version = await self._write(key, changed, expected, self._idle, gone=gone)
+        else:
+            version = await self._write(key, dump_record(record), expected, self._idle, anew=True)
+        if version is None:
+            return False
+        self._remembered.put(key, record, version)
+        return True
+
+    async def end(self, key: Key, tombstone: Tombstone, expected: Kept) -> bool:
+        """Release the invocation and remember that it was ended."""
+        version = await self._write(key, dump_tombstone(tombstone), expected, self._tombstone, anew=True)
+        self._remembered.forget(key)
+        return version is not None
+
+    async def drop(self, key: Key, expected: Kept) -> None:
+        """Forget the invocation, here and there."""
+        self._remembered.forget(key)
+        await self._run(DROP, key, expected.version)
+
+    def claim(self, key: Key, expected: Kept) -> AbstractAsyncContextManager[None]:
+        """Keep other replicas from asking a decision model for the same step."""
+        return self._claimed(key, expected)
+
+    async def close(self) -> None:
+        """Close the connection, once the last claims are released."""
+        await asyncio.gather(*self._releasing)
+        await self._connection.close()
+
+    @asynccontextmanager
+    async def _claimed(self, key: Key, expected: Kept) -> AsyncIterator[None]:
+        owner = secrets.token_bytes(_VERSION_BYTES)
+        milliseconds = _milliseconds(self._claim_seconds)
+        self._claims[key] = owner
+        try:
+            while (wait := await self._run(CLAIM, key, expected.version, owner, milliseconds)) != 0:
+                if not isinstance(wait, int) or wait < 0:
+                    raise OutdatedError
+                await asyncio.sleep(min(wait / 1000, _POLL_SECONDS))
+            renewing = asyncio.create_task(self._renew(key, owner, milliseconds))
+            try:
+                yield
+            finally:
+                renewing.cancel()
+        finally:
+            # Others need not wait until the claim of a step that failed is over. Nor does its client wait for this.
+            if self._claims.pop(key, None) is not None:
+                releasing = asyncio.create_task(self._release(key, owner))
+                self._releasing.add(releasing)
+                releasing.add_done_callback(self._releasing.discard)
+
+    async def _release(self, key: Key, owner: bytes) -> None:
+        with suppress(PlannerdError):
+            await self._run(RELEASE, key, owner)
+
+    async def _renew(self, key: Key, owner: bytes, milliseconds: bytes) -> None:
+        while True:
+            await asyncio.sleep(self._claim_seconds / 3)
+            with suppress(PlannerdError):
+                await self._run(RENEW, key, owner, milliseconds)
+
+    async def _write(
+        self,
+        key: Key,
+        fields: StoredFields,
+        expected: Kept | None,
+        milliseconds: bytes,
+        *,
+        gone: list[bytes] | None = None,
+        anew: bool = False,
+    ) -> bytes | None:
+        """Write if `expected` is still there; the new version, None if it is not.
+
+        Whatever goes wrong here, even a cancellation, may come after the write: what is remembered is not to be
+        trusted any more.
+        """
+        version = secrets.token_bytes(_VERSION_BYTES)
+        flat = [part for pair in fields.items() for part in pair]
+        head = (
+            expected.version if expected is not None else b"",
+            version,
+            milliseconds,
+            b"1" if anew else b"0",
+            b"%d" % len(fields),
+        )
+        written = False
+        try:
+            written = await self._run(PUT, key, *head, *flat, *(gone or ())) == 1
+        finally:
+            if written:
+                self._claims.pop(key, None)
+            else:
+                self._remembered.forget(key)
+        return version if written else None
+
+    async def _run(self, script: str, key: Key, *arguments: bytes) -> Answer:
+        return await self._connection.run(script, self._names(key), arguments)
+
+    def _names(self, key: Key) -> tuple[bytes, bytes]:
+        """The keys of an invocation and of the claim on it, which a cluster keeps on one node.
+
+        Who the caller is goes in as a digest: no identity can be chosen so that it looks like another's.
+        """
+        identity, invocation_id = key
+        owner = hashlib.blake2b(identity.encode(), digest_size=12).hexdigest() if identity else "-"
+        tag = f"{{{owner}:{invocation_id}}}"
+        return f"{self._prefix}:i:{tag}".encode(), f"{self._prefix}:c:{tag}".encode()
+
+
+def _milliseconds(seconds: float) -> bytes:
+    return b"%d" % max(1, round(seconds * 1000))
+
+
+def _pairs(answer: list[bytes] | dict[bytes, bytes]) -> StoredFields:
+    """The fields of a hash, which come as a list or a map, as the protocol has it."""
+    if isinstance(answer, dict):
+        return dict(answer)
+    return dict(zip(answer[::2], answer[1::2], strict=True))

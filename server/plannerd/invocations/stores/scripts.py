@@ -1,0 +1,61 @@
+"""What Redis and Valkey do in one go, as scripts: each one is a single round trip, and happens whole or not at all.
+
+`KEYS[1]` is the invocation, a hash with its version in the field `v`; `KEYS[2]` is the claim on it. Every script may be
+sent again when its answer was lost.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+GET: Final = """
+local version = redis.call('HGET', KEYS[1], 'v')
+if not version then return 0 end
+if redis.call('HEXISTS', KEYS[1], 'ended') == 0 then redis.call('PEXPIRE', KEYS[1], ARGV[2]) end
+if version == ARGV[1] then return 1 end
+return redis.call('HGETALL', KEYS[1])
+"""
+"""ARGV: the version that is known (may be empty), milliseconds to live. 0: nothing there; 1: still that version."""
+
+PUT: Final = """
+local version = redis.call('HGET', KEYS[1], 'v')
+if version == ARGV[2] then return 1 end
+if (version or '') ~= ARGV[1] then return 0 end
+if ARGV[4] == '1' then redis.call('DEL', KEYS[1]) end
+redis.call('HSET', KEYS[1], 'v', ARGV[2])
+local first_gone = 6 + 2 * tonumber(ARGV[5])
+for i = 6, first_gone - 1, 2 do redis.call('HSET', KEYS[1], ARGV[i], ARGV[i + 1]) end
+for i = first_gone, #ARGV do redis.call('HDEL', KEYS[1], ARGV[i]) end
+redis.call('PEXPIRE', KEYS[1], ARGV[3])
+redis.call('DEL', KEYS[2])
+return 1
+"""
+"""ARGV: the version that is expected (empty: nothing there), the new one, milliseconds to live, `1` to begin anew, how
+many fields follow, the fields with their values, the fields to remove. 1: written; 0: something else is there."""
+
+DROP: Final = """
+if redis.call('HGET', KEYS[1], 'v') == ARGV[1] then redis.call('DEL', KEYS[1], KEYS[2]) end
+return 1
+"""
+"""ARGV: the version that is expected."""
+
+CLAIM: Final = """
+if redis.call('HGET', KEYS[1], 'v') ~= ARGV[1] then return -1 end
+local owner = redis.call('GET', KEYS[2])
+if owner and owner ~= ARGV[2] then return math.max(1, redis.call('PTTL', KEYS[2])) end
+redis.call('SET', KEYS[2], ARGV[2], 'PX', ARGV[3])
+return 0
+"""
+"""ARGV: the version that is expected, who claims, milliseconds. 0: claimed; -1: outdated; else milliseconds to wait."""
+
+RENEW: Final = """
+if redis.call('GET', KEYS[2]) == ARGV[1] then redis.call('PEXPIRE', KEYS[2], ARGV[2]) end
+return 1
+"""
+"""ARGV: who claimed, milliseconds."""
+
+RELEASE: Final = """
+if redis.call('GET', KEYS[2]) == ARGV[1] then redis.call('DEL', KEYS[2]) end
+return 1
+"""
+"""ARGV: who claimed."""
