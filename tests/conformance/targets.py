@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import grpc
 from google.protobuf.message import Message
@@ -14,6 +15,10 @@ from google.rpc.status_pb2 import Status  # type: ignore[import-untyped]
 
 from tests.conformance.cases import Case
 from tests.conformance.scripts import INSTANCES, Mode, model_name, script
+
+if TYPE_CHECKING:
+    from plannerd.invocations.definitions import Definitions
+    from plannerd.invocations.stores import Store
 
 SERVICE = "/planner.v1.PlannerService"
 TIMEOUT = 30.0
@@ -61,17 +66,31 @@ class Target(Protocol):
 
 
 class InProcess:
-    """The service in this process, with engines of its own for every case."""
+    """The service in this process, with engines of its own for every case.
+
+    Args:
+        stores: makes the store of each instance from its compiled configurations; default: memory stores.
+        in_turns: send each request to the next instance, whatever the case says. They must share a store.
+    """
+
+    def __init__(
+        self, stores: Callable[[], Callable[[Definitions], Store]] | None = None, *, in_turns: bool = False
+    ) -> None:
+        self._stores = stores
+        self._in_turns = in_turns
 
     def open(self, case: Case, mode: Mode) -> Session:
         """Start a run of a case."""
-        return _InProcessSession(case, mode)
+        return _InProcessSession(case, mode, self._stores() if self._stores else None, self._in_turns)
 
 
 class _InProcessSession:
-    def __init__(self, case: Case, mode: Mode) -> None:
+    def __init__(
+        self, case: Case, mode: Mode, make_store: Callable[[Definitions], Store] | None, in_turns: bool
+    ) -> None:
         from plannerd.decisions.fixed import FixedModel
         from plannerd.decisions.models import DecisionModels
+        from plannerd.invocations.definitions import Definitions
         from plannerd.invocations.engine import Engine
         from plannerd.invocations.stores import MemoryBounds, MemoryStore
         from plannerd.services.codec.replies import encode_step
@@ -79,17 +98,15 @@ class _InProcessSession:
 
         self.model = ""
         self._fixed = FixedModel(script(case, mode))
-        self._services = [
-            PlannerService(
-                Engine(
-                    DecisionModels({"fixed": self._fixed}), MemoryStore(MemoryBounds(), time.monotonic), encode_step
-                ),
-                version="test",
-                max_request_bytes=4 << 20,
-                retained_seconds=60.0,
+        self._turns = itertools.cycle(range(INSTANCES)) if in_turns else None
+        self._services = []
+        for _ in range(INSTANCES):
+            definitions = Definitions(keep_source=make_store is not None)
+            store = MemoryStore(MemoryBounds(), time.monotonic) if make_store is None else make_store(definitions)
+            engine = Engine(DecisionModels({"fixed": self._fixed}), store, encode_step, definitions=definitions)
+            self._services.append(
+                PlannerService(engine, version="test", max_request_bytes=4 << 20, retained_seconds=60.0)
             )
-            for _ in range(INSTANCES)
-        ]
 
     @property
     def asked(self) -> int | None:
@@ -100,6 +117,8 @@ class _InProcessSession:
         from plannerd.services.context import CallContext
         from plannerd.transport.status import CODES
 
+        if self._turns is not None:
+            instance = next(self._turns)
         try:
             reply: Any = await getattr(self._services[instance], method)(request, CallContext())
         except PlannerdError as error:

@@ -22,7 +22,7 @@ class BrokenModel:
     """A decision model with a bug."""
 
     provider = "broken"
-    embedded = True
+    repeatable = False
     limits = ModelLimits()
 
     async def decide(self, request: DecisionRequest, timeout: float | None) -> DecisionResponse:

@@ -23,6 +23,13 @@ async def settle() -> None:
         await asyncio.sleep(0)
 
 
+async def until(condition: Callable[[], bool]) -> None:
+    """Wait for something that takes its time."""
+    async with asyncio.timeout(30):
+        while not condition():  # noqa: ASYNC110 - what is waited for has no event
+            await asyncio.sleep(0.001)
+
+
 class FunctionModel:
     """A model whose answers are computed from the number of the request and the name of the question.
 
@@ -31,7 +38,7 @@ class FunctionModel:
     """
 
     provider: Final = "fixed"
-    embedded: Final = True
+    repeatable: Final = False
     limits: Final = ModelLimits(images=True)
 
     def __init__(self, function: Callable[[int, str], float]) -> None:
@@ -63,7 +70,7 @@ class GatedModel:
     """Answers like another model, but only once it is let go; tells when a request has come in."""
 
     provider: Final = "fixed"
-    embedded: Final = True
+    repeatable: Final = False
 
     def __init__(self, inner: FixedModel) -> None:
         self._inner = inner

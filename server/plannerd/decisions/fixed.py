@@ -40,7 +40,7 @@ class FixedModel:
     """
 
     provider: Final = "fixed"
-    embedded: Final = True
+    repeatable: Final = False
 
     def __init__(self, script: Script | Mapping[str, object], *, remember: int = 1000) -> None:
         self._script = script if isinstance(script, Script) else parse_script(dict(script))

@@ -38,8 +38,8 @@ class DecisionModel(Protocol):
         """What one request may hold."""
 
     @property
-    def embedded(self) -> bool:
-        """Whether it is part of this process, so that asking it again costs nothing."""
+    def repeatable(self) -> bool:
+        """Whether asking it the same again costs nothing and gives the same answer."""
 
     async def decide(self, request: DecisionRequest, timeout: float | None) -> DecisionResponse:
         """Answer every question of `request`, which has been checked, within `timeout` seconds (None: no limit).

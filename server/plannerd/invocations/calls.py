@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 from plannerd.values import Opaque, Value
@@ -99,6 +99,7 @@ Run: TypeAlias = tuple[int, int, int]
 """Steps from one revision to another that issued the same number of calls each: (first, last, calls)."""
 
 
+@dataclass(frozen=True, slots=True)
 class IssuedCalls:
     """Which call ids an invocation ever issued, per branch, as runs of steps.
 
@@ -106,10 +107,7 @@ class IssuedCalls:
     invocation gets.
     """
 
-    __slots__ = ("branches",)
-
-    def __init__(self, branches: Mapping[str, tuple[Run, ...]] | None = None) -> None:
-        self.branches: Mapping[str, tuple[Run, ...]] = branches or {}
+    branches: Mapping[str, tuple[Run, ...]] = field(default_factory=dict)
 
     def add(self, branch: str, revision: int) -> tuple[IssuedCalls, str]:
         """One more call of the step `revision`, the latest so far, and its id."""

@@ -251,7 +251,7 @@ class Engine:
         named = self._models.get(record.options.model) if record.definition.planner.asks else None
         async with AsyncExitStack() as claims:
             claim = None
-            if kept is not None and named is not None and not named.model.embedded:
+            if kept is not None and named is not None and not named.model.repeatable:
                 claim = partial(claims.enter_async_context, self._store.claim(key, kept))
             decider = Decider(self._models, named, record.options, self.limits.decision_timeout, self._clock, claim)
             transition = Transition(record, command.beliefs, decider.ask, self.limits.scope)

@@ -21,7 +21,7 @@ class Stub:
     """A model that does what a test wants."""
 
     provider = "stub"
-    embedded = True
+    repeatable = False
     limits = ModelLimits(questions=1)
 
     def __init__(self, error: Exception | None = None, delay: float = 0) -> None:

@@ -17,7 +17,7 @@ from plannerd.values import Opaque
 from plannerd_protos.planner.v1 import planner_pb2
 from tests.support.builders import agent, output, pending, router, scheduler
 from tests.support.engine import Client, Server, refused
-from tests.support.models import GatedModel, answering, settle
+from tests.support.models import GatedModel, answering, settle, until
 
 SYSTEM = scheduler(agent("lookup", "ticket", writes="facts"), agent("expert", "facts", writes="advice"))
 TICKET = {"ticket": "t1"}
@@ -356,8 +356,7 @@ async def test_decisions_of_different_invocations_run_side_by_side() -> None:
     for client in clients:
         await client.init()
     tasks = [asyncio.create_task(client.first(TICKET)) for client in clients]
-    await settle()
-    assert model.waiting == 5
+    await until(lambda: model.waiting == 5)
     model.gate.set()
     await asyncio.gather(*tasks)
 
@@ -369,6 +368,7 @@ async def test_calls_for_one_invocation_are_serialised() -> None:
     await client.init()
     racers = [client.at(client.server) for _ in range(8)]
     tasks = [asyncio.create_task(racer.first({"ticket": f"t{n}"})) for n, racer in enumerate(racers)]
+    await until(lambda: model.waiting > 0)
     await settle()
     assert model.waiting == 1
     model.gate.set()

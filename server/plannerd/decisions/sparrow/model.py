@@ -52,7 +52,7 @@ class SparrowModel:
     """
 
     provider: Final = "sparrow"
-    embedded: Final = True
+    repeatable: Final = True
     limits: Final = ModelLimits(levels=10)
 
     def __init__(self, model: str | None = None, *, queue: int = 256, retry_after: float = 0.1) -> None:

@@ -113,7 +113,7 @@ class RedisConnection:
             known = self._scripts[script] = Script(script)  # type: ignore[no-untyped-call]
         give_up = self._clock() + self._target.timeout
         wait = _FIRST_WAIT
-        while True:
+        while not self._closed:
             try:
                 client = self._client or await self._connect()
                 answer = await client.invoke_script(known, keys=list(keys), args=list(arguments))
@@ -121,8 +121,8 @@ class RedisConnection:
                 if str(error).startswith("OOM"):
                     raise _full() from None
                 self._note_failure(error)
-                if self._closed or self._clock() + wait >= give_up:
-                    raise _unavailable(self._target.timeout) from None
+                if self._clock() + wait >= give_up:
+                    break
             else:
                 if self._down:
                     self._down = False
@@ -130,6 +130,7 @@ class RedisConnection:
                 return cast("Answer", answer)
             await asyncio.sleep(wait)
             wait = min(2 * wait, _LONGEST_WAIT)
+        raise _unavailable(self._target.timeout)
 
     async def close(self) -> None:
         """Close the connection; requests under way fail."""

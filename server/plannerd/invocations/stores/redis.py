@@ -95,7 +95,7 @@ class RedisStore:
             changed, gone = dump_changes(record, before)
             version = await self._write(key, changed, expected, self._idle, gone=gone)
         else:
-            version = await self._write(key, dump_record(record), expected, self._idle, anew=True)
+            version = await self._write(key, dump_record(record), expected, self._idle, how=b"anew")
         if version is None:
             return False
         self._remembered.put(key, record, version)
@@ -103,7 +103,7 @@ class RedisStore:
 
     async def end(self, key: Key, tombstone: Tombstone, expected: Kept) -> bool:
         """Release the invocation and remember that it was ended."""
-        version = await self._write(key, dump_tombstone(tombstone), expected, self._tombstone, anew=True)
+        version = await self._write(key, dump_tombstone(tombstone), expected, self._tombstone, how=b"end")
         self._remembered.forget(key)
         return version is not None
 
@@ -161,7 +161,7 @@ class RedisStore:
         milliseconds: bytes,
         *,
         gone: list[bytes] | None = None,
-        anew: bool = False,
+        how: bytes = b"change",
     ) -> bytes | None:
         """Write if `expected` is still there; the new version, None if it is not.
 
@@ -174,7 +174,7 @@ class RedisStore:
             expected.version if expected is not None else b"",
             version,
             milliseconds,
-            b"1" if anew else b"0",
+            how,
             b"%d" % len(fields),
         )
         written = False

@@ -21,8 +21,13 @@ PUT: Final = """
 local version = redis.call('HGET', KEYS[1], 'v')
 if version == ARGV[2] then return 1 end
 if (version or '') ~= ARGV[1] then return 0 end
-if ARGV[4] == '1' then redis.call('DEL', KEYS[1]) end
+if ARGV[4] == 'end' then redis.call('DEL', KEYS[1]) end
 redis.call('HSET', KEYS[1], 'v', ARGV[2])
+if ARGV[4] == 'anew' then
+  for _, field in ipairs(redis.call('HKEYS', KEYS[1])) do
+    if field ~= 'v' then redis.call('HDEL', KEYS[1], field) end
+  end
+end
 local first_gone = 6 + 2 * tonumber(ARGV[5])
 for i = 6, first_gone - 1, 2 do redis.call('HSET', KEYS[1], ARGV[i], ARGV[i + 1]) end
 for i = first_gone, #ARGV do redis.call('HDEL', KEYS[1], ARGV[i]) end
@@ -30,8 +35,12 @@ redis.call('PEXPIRE', KEYS[1], ARGV[3])
 redis.call('DEL', KEYS[2])
 return 1
 """
-"""ARGV: the version that is expected (empty: nothing there), the new one, milliseconds to live, `1` to begin anew, how
-many fields follow, the fields with their values, the fields to remove. 1: written; 0: something else is there."""
+"""ARGV: the version that is expected (empty: nothing there), the new one, milliseconds to live, what becomes of the
+fields that are there (`change`, `anew` or `end`), how many fields follow, the fields with their values, the fields to
+remove. 1: written; 0: something else is there.
+
+A server without room refuses a script at its first command that needs some, and from the first write on refuses
+nothing. So HSET comes first; only an end frees room before."""
 
 DROP: Final = """
 if redis.call('HGET', KEYS[1], 'v') == ARGV[1] then redis.call('DEL', KEYS[1], KEYS[2]) end

@@ -111,7 +111,8 @@ def load(stored: StoredFields, define: Callable[[bytes], Definition]) -> Record 
         scope=_load_scope(stored),
         attached=meta.boolean("attached"),
         reply=_load_reply(meta, stored),
-        warnings=tuple(_load_warning(item) for item in meta.items("warnings")),
+        # With those of the restore: what a planner notices then, it does not notice again later.
+        warnings=tuple(dict.fromkeys((*map(_load_warning, meta.items("warnings")), *restored.warnings))),
     )
     meta.done()
     return record
