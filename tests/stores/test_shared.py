@@ -11,7 +11,7 @@ import pytest
 from plannerd.errors import Reason
 from plannerd.invocations.stores.redis import RedisStore
 from plannerd_protos.planner.v1 import planner_pb2
-from tests.support.builders import agent, output, scheduler
+from tests.support.builders import agent, output, scheduler, suspended
 from tests.support.engine import STORE_MAKER, Client, Server, refused
 from tests.support.models import GatedModel, answering, until
 from tests.support.redis import RedisProcess, Stores
@@ -76,6 +76,21 @@ async def test_clients_may_carry_nothing(replica: Replicas) -> None:
     await client.at(replica()).end()
     with refused(Reason.INVOCATION_ENDED):
         await client.where()
+
+
+async def test_states_can_be_left_out(replica: Replicas) -> None:
+    """Where the store keeps invocations, a client that asks for it gets states only when it is suspended, or asks."""
+    system = scheduler(agent("lookup", "ticket", writes="facts", human=True), agent("expert", "facts", writes="advice"))
+    client = replica().client(system)
+    await client.init(omit_state=True)
+    await client.first(TICKET)
+    assert not client.step.HasField("state")
+    asked = await client.at(replica()).where()
+    assert asked.HasField("state")
+    asked.ClearField("state")
+    assert asked == client.step
+    await client.next(suspended(client.call("lookup"), "desk"))
+    assert client.step.HasField("state")
 
 
 async def test_a_repeat_at_another_replica_gets_the_stored_reply(replica: Replicas) -> None:

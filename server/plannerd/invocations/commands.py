@@ -110,7 +110,8 @@ class InitReply:
 class StepReply:
     """What a step decided, to be encoded.
 
-    `level` and `shortened` say how much of the explanation to include.
+    `level` and `shortened` say how much of the explanation to include. With `stored`, an encoded reply from before,
+    that is what is encoded, and only the state is taken from here.
     """
 
     definition: Definition
@@ -124,6 +125,7 @@ class StepReply:
     level: ExplainLevel
     include_input: bool = False
     shortened: bool = False
+    stored: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,7 +36,7 @@ from plannerd.invocations.definitions import Definitions
 from plannerd.invocations.explanation import ExplainLevel, Explanation
 from plannerd.invocations.locks import KeyedLocks
 from plannerd.invocations.position import Position, Relation, relate
-from plannerd.invocations.record import Definition, Record, Reply, Tombstone
+from plannerd.invocations.record import Definition, Record, Reply, SuspendCalls, Tombstone
 from plannerd.invocations.resume import check_replaceable, init_digest, resumed, taken_over
 from plannerd.invocations.scope import ScopeLimits
 from plannerd.invocations.state_format import dump_state
@@ -172,14 +172,15 @@ class Engine:
     async def execution_state(self, identity: str, invocation_id: str) -> bytes:
         """The last step, with its execution state."""
         record = _live(await self._store.get((identity, invocation_id), fresh=True), invocation_id)
-        if record.reply is not None:
-            return record.reply.encoded
         if record.action is None:
             raise PlannerdError(
                 Reason.OUT_OF_ORDER, "This invocation has not begun: call FirstAction first, there is no step yet."
             )
+        if record.reply is not None and not self._omits_state(record):
+            return record.reply.encoded
         explanation = Explanation(Outcome.RESUMED, "Restored from an execution state; no step was made since.")
-        return self._fit(record, self._reply(record, explanation, record.warnings))
+        reply = replace(self._reply(record, explanation, record.warnings), state=dump_state(record))
+        return self._fit(record, replace(reply, stored=record.reply.encoded) if record.reply is not None else reply)
 
     async def end(self, identity: str, command: EndCommand) -> None:
         """Release an invocation (row 28)."""
@@ -287,13 +288,17 @@ class Engine:
             position=record.position,
             action=record.action,
             calls=record.calls,
-            state=dump_state(record),
+            state=None if self._omits_state(record) else dump_state(record),
             explanation=explanation,
             warnings=warnings,
             traceparent=record.traceparent,
             level=record.options.explain,
             include_input=record.options.include_input,
         )
+
+    def _omits_state(self, record: Record) -> bool:
+        """Whether its replies have no state: a client that is sent away for long gets one in any case."""
+        return record.options.omit_state and self._store.durable and not isinstance(record.action, SuspendCalls)
 
     def _fit(self, record: Record, reply: StepReply) -> bytes:
         """The encoded reply; if it is too large, without its explanation; if it still is, an error."""

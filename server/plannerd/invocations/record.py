@@ -119,6 +119,7 @@ class InvocationOptions:
         explain: how detailed explanations are.
         include_input: repeat each decision's input in its explanation.
         max_reply_bytes: the largest reply that the client takes; 0: the server's limit.
+        omit_state: leave the execution state out of replies, where the store is durable.
     """
 
     model: str = ""
@@ -128,6 +129,7 @@ class InvocationOptions:
     explain: ExplainLevel = ExplainLevel.SUMMARY
     include_input: bool = False
     max_reply_bytes: int = 0
+    omit_state: bool = False
 
 
 @dataclass(frozen=True, slots=True)

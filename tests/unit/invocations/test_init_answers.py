@@ -71,3 +71,11 @@ async def test_validate_only_checks_a_state_to_resume_from() -> None:
         await other.where()
     with refused(Reason.INVALID_EXECUTION_STATE):
         await other.init(changed(client.state, data=b"{}"), validate_only=True)
+
+
+async def test_states_are_not_left_out_where_only_the_client_keeps_them() -> None:
+    """A client that asks for replies without states gets them all the same if nobody else would have them."""
+    client = server().client(SYSTEM)
+    await client.init(omit_state=True)
+    await client.first(TICKET)
+    assert client.step.HasField("state")

@@ -330,6 +330,7 @@ def _decode_options(request: planner_pb2.InitRequest) -> InvocationOptions:
         explain=_EXPLAIN[request.explain],
         include_input=request.include_input,
         max_reply_bytes=request.max_reply_bytes,
+        omit_state=request.omit_state,
     )
 
 

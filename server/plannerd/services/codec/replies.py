@@ -96,6 +96,11 @@ def encode_init(
 
 def encode_step(reply: StepReply) -> bytes:
     """The answer to FirstAction, NextAction and ExecutionState: all three have the step as field 1."""
+    if reply.stored:
+        message = planner_pb2.NextActionResponse.FromString(reply.stored)
+        if reply.state is not None:
+            message.step.state.CopyFrom(_encode_state(reply.state))
+        return message.SerializeToString()
     planner = reply.definition.planner
     agents = planner.system.agents
     step = step_pb2.Step(

@@ -116,7 +116,9 @@ class InitRequest(_message.Message):
     include_input: _builtins.bool
     """Repeat the input of each decision in its explanation. It is content: keep it where content may be."""
     omit_state: _builtins.bool
-    """Leave the execution state out of each step. Honoured only where InitResponse.durable is true."""
+    """Leave the execution state out of each step but Suspend; ExecutionState still has it. Honoured only where
+    InitResponse.durable is true.
+    """
     max_reply_bytes: _builtins.int
     """The largest reply that the client takes. 0: the server's limit."""
     validate_only: _builtins.bool
