@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 from hypothesis import given, settings
 
+from plannerd.decisions.models import DecisionModels
 from plannerd.errors import Reason
 from plannerd.services.codec.values import (
     decode_map,
@@ -16,9 +17,11 @@ from plannerd.services.codec.values import (
     encode_map,
     encode_value,
 )
+from plannerd.services.context import CallContext
+from plannerd.services.decision_service import DecisionModelService
 from plannerd.values import PENDING, Image, Opaque, ScopeValue, Text, Value
-from plannerd_protos.planner.v1 import value_pb2
-from tests.support.builders import agent, output, scheduler
+from plannerd_protos.planner.v1 import decision_pb2, value_pb2
+from tests.support.builders import agent, cascade, output, scheduler
 from tests.support.engine import Server, refused
 from tests.support.models import answering
 from tests.support.values import SCOPE_VALUES, TEXTS, VALUES, same
@@ -218,3 +221,47 @@ async def test_a_bad_output_is_refused_with_the_path_of_its_result() -> None:
         await client.next(output(client.call("lookup"), bad))
     assert caught.fields == ["results[0].output.value.a"]
     assert (await client.where()).position == client.position
+
+
+def in_order(value: object) -> bool:
+    """Whether all maps in a value have their keys sorted."""
+    match value:
+        case dict():
+            return list(value) == sorted(value) and all(map(in_order, value.values()))
+        case list():
+            return all(map(in_order, value))
+    return True
+
+
+SHUFFLED: Value = {key: [{inner: {"z": 1, "a": 2} for inner in "tools"}, 1] for key in "the quick brown fox"}
+
+
+@settings(deadline=None)
+@given(VALUES)
+def test_maps_arrive_in_one_order(value: Value) -> None:
+    """However a client orders its maps, the keys of each are sorted once they have arrived."""
+    decoded = decode_value(encode_value(value), "x")
+    assert same(decoded, value)
+    assert in_order(decoded)
+
+
+async def test_every_decision_sees_maps_in_one_order() -> None:
+    """The input of a decision has sorted maps, whether they come as arguments, as outputs or as a candidate answer."""
+    for request in (scheduler(agent("a", "ticket", writes="facts")), cascade(agent("a", "ticket"), agent("b"))):
+        server = Server(answering(a=3))
+        client = await server.started(request, {"ticket": SHUFFLED})
+        await client.next(output(client.named[0], SHUFFLED), scope={"ticket": [SHUFFLED]})
+        inputs = [field.value for asked in server.model.asked for field in asked.input]
+        assert inputs[-2:] == [[SHUFFLED], SHUFFLED]
+        assert all(map(in_order, inputs))
+
+
+async def test_models_that_are_asked_directly_see_maps_in_one_order() -> None:
+    """So has that of DecisionModelService.Decide."""
+    model = answering()
+    request = decision_pb2.DecideRequest(
+        input=[decision_pb2.InputField(name="ticket", value=encode_value(SHUFFLED))],
+        questions=[decision_pb2.Question(name="q", text="Is it?", yes_no=decision_pb2.YesNoQuestion())],
+    )
+    await DecisionModelService(DecisionModels({"m": model}), 30.0).Decide(request, CallContext())
+    assert in_order(model.asked[0].input[0].value)

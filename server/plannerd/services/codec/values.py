@@ -151,7 +151,10 @@ def _decode_entries(message: value_pb2.MapValue, room: int) -> dict[str, Value]:
     except _BadValueError as bad:
         bad.path = f".{key}{bad.path}"
         raise
-    return entries
+    if len(entries) < 2:
+        return entries
+    # Maps have no order on the wire. Sorted here, once, they look the same to every decision model.
+    return {key: entries[key] for key in sorted(entries)}
 
 
 def _decode_items(message: value_pb2.ListValue, room: int) -> list[Value]:
