@@ -87,6 +87,7 @@ def build(settings: Settings) -> App:
         max_reply_bytes=server.max_reply_bytes,
         scope=ScopeLimits(limits.max_scope_bytes, limits.max_scope_keys),
         decision_timeout=decisions.timeout_seconds,
+        parts_at_once=decisions.parts_at_once,
     )
     planner_service = PlannerService(
         Engine(models, store, encode_step, engine_limits, definitions=definitions, observe=_log_warnings),

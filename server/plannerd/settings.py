@@ -221,6 +221,12 @@ class DecisionsSettings(_Section):
     timeout_seconds: Seconds = Field(
         30.0, gt=0, description="How long one request to a model may take where the client sets nothing."
     )
+    parts_at_once: int = Field(
+        4,
+        ge=1,
+        le=64,
+        description="How many requests of one decision are made side by side, where clients have it split.",
+    )
 
     @model_validator(mode="after")
     def _default_exists(self) -> DecisionsSettings:

@@ -48,6 +48,12 @@ class Case:
         return steps
 
 
+def decisions_of(step: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The requests to the decision model that a step makes."""
+    written = step.get("decision", [])
+    return list(written) if isinstance(written, list) else [written]
+
+
 def kind_of(step: Mapping[str, Any]) -> str:
     """Which request a step makes."""
     return next(kind for kind in REQUESTS if kind in step)

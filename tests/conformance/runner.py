@@ -15,7 +15,7 @@ from google.protobuf.message import Message
 
 from plannerd_protos.planner.v1 import planner_pb2, planners_pb2, step_pb2, value_pb2
 from tests.conformance import wire
-from tests.conformance.cases import TERMINAL, Case, agent_ids, kind_of, with_config
+from tests.conformance.cases import TERMINAL, Case, agent_ids, decisions_of, kind_of, with_config
 from tests.conformance.scripts import Mode, Place, places
 from tests.conformance.targets import RefusedError, Session, Target
 
@@ -137,7 +137,7 @@ class _Run:
             case kind:
                 await self._request(kind, step)
         if asked is not None:
-            wanted = 1 if "decision" in step else 0
+            wanted = len(decisions_of(step))
             made = (self._session.asked or 0) - asked
             if made != wanted:
                 self._fail(f"the decision model was asked {made} times, not {wanted}")
@@ -176,7 +176,7 @@ class _Run:
         self._check_always(message.step)
         self._check_step(message.step, expected)
         if kind != "execution_state":
-            self._check_decisions(message.step, step.get("decision"))
+            self._check_decisions(message.step, decisions_of(step))
 
     async def _send(self, method: str, request: Message, expected: Mapping[str, Any]) -> bytes | None:
         """The reply; None after an error that was expected."""
@@ -220,7 +220,7 @@ class _Run:
         request.invocation_id = client.invocation_id
         request.explain = planner_pb2.EXPLAIN_LEVEL_FULL
         request.include_input = True
-        if self._session.model:
+        if self._session.model and not request.decision.model:
             request.decision.model = self._session.model
         for name, message in resume.items():
             getattr(request, name).CopyFrom(message)
@@ -618,25 +618,31 @@ class _Run:
             return False
         return all(found[name] == wanted[name] for name in wanted if name in found)
 
-    def _check_decisions(self, step: step_pb2.Step, wanted: Mapping[str, Any] | None) -> None:
+    def _check_decisions(self, step: step_pb2.Step, wanted: Sequence[Mapping[str, Any]]) -> None:
         decisions = step.explanation.decisions
-        if len(decisions) != (0 if wanted is None else 1):
-            self._fail(f"the explanation has {len(decisions)} decisions")
-        if wanted is None:
-            return
-        if not decisions[0].provider or not decisions[0].resolved_model or not decisions[0].input_digest:
+        if len(decisions) != len(wanted):
+            self._fail(f"the explanation has {len(decisions)} decisions, not {len(wanted)}")
+        several = len(wanted) > 1
+        for number, (found, item) in enumerate(zip(decisions, wanted, strict=True), start=1):
+            self._same("part", (found.part, found.parts), (number, len(wanted)) if several else (0, 0))
+            self._check_decision(found, item)
+
+    def _check_decision(self, found: step_pb2.DecisionRecord, wanted: Mapping[str, Any]) -> None:
+        if not found.provider or not found.resolved_model or not found.input_digest:
             self._fail("the decision does not say by which model it was made, or on which input")
-        self._same("decision model", decisions[0].model, self._client.init.model)
-        asked, answered = ([item.name for item in decisions[0].questions], [a.question for a in decisions[0].answers])
+        self._same("decision model", found.model, self._client.init.model)
+        if "model" in wanted:
+            self._same("resolved model", found.resolved_model, wanted["model"])
+        asked, answered = [item.name for item in found.questions], [item.question for item in found.answers]
         self._same("answers", answered, asked)
         if "questions" in wanted:
-            questions = [wire.question(item) for item in decisions[0].questions]
+            questions = [wire.question(item) for item in found.questions]
             self._same("questions", [item["name"] for item in questions], [_name(item) for item in wanted["questions"]])
-            for found, item in zip(questions, wanted["questions"], strict=True):
+            for question, item in zip(questions, wanted["questions"], strict=True):
                 if isinstance(item, dict):
-                    self._check_question(found, item)
+                    self._check_question(question, item)
         if "input" in wanted:
-            found_input = [(item.name, wire.plain(item.value)) for item in decisions[0].input]
+            found_input = [(item.name, wire.plain(item.value)) for item in found.input]
             expected = [(name, _comparable(written)) for item in wanted["input"] for name, written in item.items()]
             self._same("input", found_input, expected)
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from tests.conformance.cases import TERMINAL, Case, kind_of
+from tests.conformance.cases import TERMINAL, Case, decisions_of, kind_of
 
 INSTANCES: Final = 2
 """How many instances of the server a case may move between."""
@@ -71,18 +71,20 @@ def _live_after(kind: str, step: Mapping[str, Any], live: bool) -> bool:
 def script(case: Case, mode: Mode, instance: int | None = None) -> dict[str, Any]:
     """The script of a case for one instance, or for all of them together."""
     steps = [
-        written_step(step["decision"])
+        written_step(decision)
         for step, place in zip(case.steps, places(case, mode), strict=True)
-        if "decision" in step and instance in {None, place.instance}
+        for decision in decisions_of(step)
+        if instance in {None, place.instance}
     ]
-    return {"model": "fixed", "steps": steps}
+    return {"model": "fixed", "steps": steps, **case.data.get("model", {})}
 
 
 def written_step(decision: Mapping[str, Any]) -> dict[str, Any]:
     """What the model does with one request, as scripts write it."""
     if "fails" in decision:
         return {"error": decision["fails"], "message": "the case says so"}
-    return {name: _answer(answer) for name, answer in decision["answers"].items()}
+    answers = {name: _answer(answer) for name, answer in decision["answers"].items()}
+    return {"model": decision["model"], "answers": answers} if "model" in decision else answers
 
 
 def _answer(answer: Any) -> Any:

@@ -13,7 +13,7 @@ import jsonschema
 import pytest
 import yaml
 
-from tests.conformance.cases import FOLDER, SCHEMA, files, load, read
+from tests.conformance.cases import FOLDER, SCHEMA, decisions_of, files, load, read
 from tests.conformance.scripts import MODES, model_name
 
 # Plain scalars that YAML 1.1 and YAML 1.2 understand differently, and numbers that not every language can tell
@@ -81,11 +81,11 @@ def test_answers() -> None:
     """Every decision of a case answers the questions that it expects, unless bad answers are its point."""
     for case in load():
         for step in case.steps:
-            decision = step.get("decision", {})
-            if "error" in step.get("expect", {}) or not {"questions", "answers"} <= decision.keys():
-                continue
-            asked = {question if isinstance(question, str) else question["name"] for question in decision["questions"]}
-            assert asked == decision["answers"].keys(), case.id
+            for decision in decisions_of(step):
+                if "error" in step.get("expect", {}) or not {"questions", "answers"} <= decision.keys():
+                    continue
+                asked = {item if isinstance(item, str) else item["name"] for item in decision["questions"]}
+                assert asked == decision["answers"].keys(), case.id
 
 
 def test_texts_are_for_strangers() -> None:

@@ -34,7 +34,7 @@ from plannerd.transport.status import CODES, DOMAIN
 from plannerd.values import MAX_NESTING
 from plannerd_protos.planner.v1 import agent_pb2, planner_pb2, planners_pb2
 from tests.docs.markdown import ROOT
-from tests.support.builders import agent, changed, scheduler
+from tests.support.builders import agent, scheduler
 from tests.support.engine import Server
 
 DOCS: Final = ROOT / "docs"
@@ -201,9 +201,6 @@ def _number(written: str) -> float:
 
 UNSUPPORTED: Final = {
     "CEL conditions": scheduler(agent("a", "ticket", activation=agent_pb2.Condition(cel="has(scope.x)"))),
-    "`DecisionOptions.split`": changed(
-        scheduler(agent("a", "ticket")), decision=planner_pb2.DecisionOptions(split=True)
-    ),
 }
 
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Final, TypeAlias
+
+MAX_MODEL_CHARS: Final = 256
+"""How much of a model's own name is kept."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from plannerd.decisions.script import (
     WrittenError,
     WrittenRefusal,
     WrittenScale,
+    WrittenStep,
     WrittenYesNo,
     parse_script,
 )
@@ -65,7 +66,8 @@ class FixedModel:
         step = self._next_step()
         if isinstance(step, WrittenError):
             raise _failure(step)
-        return DecisionResponse({q.name: self._answer(q, step) for q in request.questions}, self.name)
+        name, answers = (step.model, step.answers) if isinstance(step, WrittenStep) else (self.name, step)
+        return DecisionResponse({q.name: self._answer(q, answers) for q in request.questions}, name)
 
     async def close(self) -> None:
         """Nothing to release."""

@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from plannerd.decisions.answers import DecisionResponse
+from plannerd.decisions.answers import MAX_MODEL_CHARS, DecisionResponse
 from plannerd.decisions.model import DecisionModel
 from plannerd.decisions.questions import DecisionRequest
-from plannerd.decisions.validation import check_answers, check_limits, check_request
+from plannerd.decisions.validation import check_answers, check_limits, check_request, checked_usage, sendable
 from plannerd.errors import PlannerdError, Reason
 
 
@@ -80,7 +80,13 @@ class DecisionModels:
         check_request(request)
         check_limits(request, named.model.limits, named.name)
         response = await _decide(named, request, timeout)
-        return replace(response, answers=check_answers(request.questions, response.answers))
+        answers = check_answers(request.questions, response.answers)
+        return replace(
+            response,
+            answers=answers,
+            model=sendable(response.model, MAX_MODEL_CHARS),
+            usage=checked_usage(response.usage),
+        )
 
     async def close(self) -> None:
         """Close every model."""

@@ -9,7 +9,8 @@ asked; and defaults for each kind of question. An answer is written as
 - `{refuse: message}`: the model declines to answer the question;
 - `{error: REASON, message: ..., retry_after: seconds}`: the whole request fails.
 
-A step is a map from question names to answers, or an error.
+A step is a map from question names to answers, or an error, or `{model: name, answers: {...}}` where the model
+names itself otherwise for once.
 """
 
 from __future__ import annotations
@@ -76,8 +77,13 @@ def _form_of_answer(written: object) -> str | None:
 
 
 def _form_of_step(written: object) -> str:
-    # A question may be called `error`, too; its answer is then not a bare text.
-    return "<error>" if isinstance(written, dict) and isinstance(written.get("error"), str) else "<answers>"
+    # Questions may be called `error`, `model` and `answers`, too; what they are answered with tells them apart.
+    match written:
+        case {"error": str()}:
+            return "<error>"
+        case {"model": str(), "answers": dict(), **rest} if not rest:
+            return "<named>"
+    return "<map>"
 
 
 Written: TypeAlias = Annotated[
@@ -95,8 +101,18 @@ Written: TypeAlias = Annotated[
     ),
 ]
 
+
+class WrittenStep(_Strict):
+    """The answers to one request, and the name that the model gives itself in it."""
+
+    model: Annotated[str, Field(min_length=1)]
+    answers: dict[str, Written]
+
+
 Step: TypeAlias = Annotated[
-    Annotated[WrittenError, Tag("<error>")] | Annotated[dict[str, Written], Tag("<answers>")],
+    Annotated[WrittenError, Tag("<error>")]
+    | Annotated[WrittenStep, Tag("<named>")]
+    | Annotated[dict[str, Written], Tag("<map>")],
     Discriminator(_form_of_step),
 ]
 
@@ -178,6 +194,7 @@ __all__ = [
     "WrittenError",
     "WrittenRefusal",
     "WrittenScale",
+    "WrittenStep",
     "WrittenYesNo",
     "load_script",
     "parse_script",

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, islice
 from typing import Final
 
-from plannerd.decisions.answers import Answer, ChoiceAnswer, Refusal, ScaleAnswer, YesNoAnswer
+from plannerd.decisions.answers import Answer, ChoiceAnswer, Refusal, ScaleAnswer, Usage, YesNoAnswer
 from plannerd.decisions.model import ModelLimits
 from plannerd.decisions.questions import Choice, DecisionRequest, Field, Question, Scale, YesNo
 from plannerd.errors import PlannerdError, Reason, Violation
@@ -24,6 +24,9 @@ SUPPORTED_TYPES: Final = "null, boolean, integer, finite double, text, list, map
 
 TOLERANCE: Final = 1e-6
 """How far out of its range a number may be and still be taken, clamped to the range."""
+
+MAX_REFUSAL_CHARS: Final = 1000
+"""How much of a model's own word for why it declined is kept."""
 
 _MAX_VIOLATIONS: Final = 20
 _PLAIN: Final = frozenset({type(None), bool, int, str})  # needs no closer look, in any input
@@ -97,10 +100,11 @@ def _check_limit(limit: str, allowed: int | None, requested: int, model: str, qu
     if allowed is None or requested <= allowed:
         return
     subject = "the request" if question is None else f"question '{question.name}'"
+    advice = "; ask fewer at a time, as planners do with decision.split" if limit == "questions" else ""
     metadata = {"limit": limit, "allowed": str(allowed), "requested": str(requested), "model": model}
     raise PlannerdError(
         Reason.DECISION_MODEL_LIMIT,
-        f"decision model '{model}' takes at most {allowed} {limit}, and {subject} has {requested}",
+        f"decision model '{model}' takes at most {allowed} {limit}, and {subject} has {requested}{advice}",
         metadata=metadata if question is None else {**metadata, "question": question.name},
     )
 
@@ -194,7 +198,7 @@ def _describe(value: object) -> str:
 def check_answers(questions: Iterable[Question], answers: Mapping[str, Answer]) -> dict[str, Answer]:
     """Check a model's answers against the questions it was asked.
 
-    Every question needs an answer of its own kind, or a refusal, which passes through. Numbers within 1e-6 of
+    Every question needs an answer of its own kind, or a refusal, whose message is cut. Numbers within 1e-6 of
     their range are clamped to it. Probabilities may be absent; where given, those of n options (or levels) must
     sum to 1 up to `min(0.25, 0.005 n) + 1e-6`, so that rounded ones pass; an option left out counts as 0. A
     confidence must be finite and nothing else, since its range differs from model to model. Answers to
@@ -214,11 +218,25 @@ def check_answers(questions: Iterable[Question], answers: Mapping[str, Answer]) 
     return {question.name: _check_answer(question, answers.get(question.name)) for question in questions}
 
 
+def sendable(text: str, most: int) -> str:
+    """A text of a model, cut to `most` characters, with `?` for what is no Unicode and so can't be sent."""
+    return text[:most].encode("utf-8", "replace").decode()
+
+
+def checked_usage(usage: Usage) -> Usage:
+    """A usage without what can't be a number of tokens. It decides nothing, so it fails nothing."""
+    return Usage(_tokens(usage.input_tokens), _tokens(usage.output_tokens))
+
+
+def _tokens(count: object) -> int | None:
+    return count if type(count) is int and 0 <= count < 2**63 else None
+
+
 def _check_answer(question: Question, answer: Answer | None) -> Answer:
     if answer is None:
         raise _invalid_answer(question, "is missing")
     if isinstance(answer, Refusal):
-        return answer
+        return Refusal(sendable(answer.message, MAX_REFUSAL_CHARS))
     if isinstance(question, YesNo) and isinstance(answer, YesNoAnswer):
         probability = _number(question, "probability", answer.probability, 1)
         return replace(answer, probability=probability, confidence=_confidence(question, answer.confidence))
@@ -230,12 +248,14 @@ def _check_answer(question: Question, answer: Answer | None) -> Answer:
 
 
 def _check_choice(question: Choice, answer: ChoiceAnswer) -> ChoiceAnswer:
-    offered = {option.name for option in question.options}
+    offered = [option.name for option in question.options]
     if answer.value not in offered:
         raise _invalid_answer(question, "names an option that was not offered")
     probabilities = answer.probabilities
     if probabilities is not None:
-        if not probabilities.keys() <= offered:
+        if not isinstance(probabilities, Mapping):
+            raise _invalid_answer(question, "has no probability per option")
+        if not probabilities.keys() <= set(offered):
             raise _invalid_answer(question, "has a probability for an option that was not offered")
         probabilities = {name: _number(question, "probability", p, 1) for name, p in probabilities.items()}
         _check_sum(question, probabilities.values(), len(offered))
@@ -247,6 +267,8 @@ def _check_scale(question: Scale, answer: ScaleAnswer) -> ScaleAnswer:
     mean = _number(question, "mean", answer.mean, levels - 1)
     probabilities = answer.probabilities
     if probabilities is not None:
+        if not isinstance(probabilities, Sequence):
+            raise _invalid_answer(question, "has no probability per level")
         if len(probabilities) != levels:
             problem = f"has probabilities for {len(probabilities)} levels, and the question has {levels}"
             raise _invalid_answer(question, problem)

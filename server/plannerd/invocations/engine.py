@@ -31,12 +31,12 @@ from plannerd.invocations.commands import (
     StepEvent,
     StepReply,
 )
-from plannerd.invocations.decider import Decider
+from plannerd.invocations.decider import Decider, check_fits
 from plannerd.invocations.definitions import Definitions
 from plannerd.invocations.explanation import ExplainLevel, Explanation
 from plannerd.invocations.locks import KeyedLocks
 from plannerd.invocations.position import Position, Relation, relate
-from plannerd.invocations.record import Definition, Record, Reply, SuspendCalls, Tombstone
+from plannerd.invocations.record import Definition, InvocationOptions, Record, Reply, SuspendCalls, Tombstone
 from plannerd.invocations.resume import check_replaceable, init_digest, resumed, taken_over
 from plannerd.invocations.scope import ScopeLimits
 from plannerd.invocations.state_format import dump_state
@@ -64,11 +64,13 @@ class EngineLimits:
         max_reply_bytes: bytes of one reply.
         scope: how much scope is kept.
         decision_timeout: seconds for one request to a decision model where the client sets none.
+        parts_at_once: how many parts of a decision that is split are asked side by side.
     """
 
     max_reply_bytes: int = 4 << 20
     scope: ScopeLimits = field(default_factory=ScopeLimits)
     decision_timeout: float = 30.0
+    parts_at_once: int = 4
 
 
 class Engine:
@@ -113,7 +115,7 @@ class Engine:
     async def init(self, identity: str, command: InitCommand) -> InitReply:
         """Start or continue an invocation (rows 3 to 8b)."""
         definition = self._definitions.define(command.configuration)
-        named = self._model(definition.planner, command.options.model)
+        named = self._model(definition.planner, command.options)
         options = replace(command.options, model=named.name if named else "")
         fresh = Record(
             invocation_id=command.invocation_id,
@@ -254,12 +256,20 @@ class Engine:
             claim = None
             if kept is not None and named is not None and not named.model.repeatable:
                 claim = partial(claims.enter_async_context, self._store.claim(key, kept))
-            decider = Decider(self._models, named, record.options, self.limits.decision_timeout, self._clock, claim)
+            decider = Decider(
+                self._models,
+                named,
+                record.options,
+                self.limits.decision_timeout,
+                self._clock,
+                claim,
+                parts_at_once=self.limits.parts_at_once,
+                model=record.model,
+            )
             transition = Transition(record, command.beliefs, decider.ask, self.limits.scope)
             after, explanation, warnings = await step(record, transition)
             explanation = replace(explanation, decisions=tuple(decider.records), seconds=self._clock() - started)
-            if decider.records:
-                after = replace(after, model=decider.records[-1].response.model)
+            after = replace(after, model=decider.model)
             reply = self._reply(after, explanation, (*warnings, *decider.warnings))
             encoded = self._fit(after, reply)
             if after.position != record.position:
@@ -317,30 +327,12 @@ class Engine:
 
     # ---- models ------------------------------------------------------------------------------------
 
-    def _model(self, planner: Planner[object], name: str) -> NamedModel | None:
-        """The decision model of that name, known to take as many questions as the planner may ask."""
-        asks = planner.asks
-        if asks is None:
+    def _model(self, planner: Planner[object], options: InvocationOptions) -> NamedModel | None:
+        """The decision model that was asked for, known to take as much as the planner may ask."""
+        if planner.asks is None:
             return None
-        named = self._models.get(name or None)
-        limits = named.model.limits
-        for limit, requested, allowed in (
-            ("questions", asks.questions, limits.questions),
-            ("options", asks.options, limits.options),
-            ("levels", asks.levels, limits.levels),
-        ):
-            if allowed is not None and requested > allowed:
-                raise PlannerdError(
-                    Reason.DECISION_MODEL_LIMIT,
-                    f"The decision model '{named.name}' takes at most {allowed} {limit} in one request, but this "
-                    f"planner may need {requested}. Use another model, or fewer.",
-                    metadata={
-                        "limit": limit,
-                        "allowed": str(allowed),
-                        "requested": str(requested),
-                        "model": named.name,
-                    },
-                )
+        named = self._models.get(options.model or None)
+        check_fits(planner.asks, named, options)
         return named
 
 

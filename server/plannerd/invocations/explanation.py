@@ -29,6 +29,8 @@ class DecisionRecord:
         response: answers, the model as it names itself, usage.
         input_digest: equal inputs, equal digests.
         seconds: how long the model took.
+        part: which part of a decision that was split it is, from 1; 0: it was not split.
+        parts: how many there are; 0: it was not split.
     """
 
     model: str
@@ -37,6 +39,8 @@ class DecisionRecord:
     response: DecisionResponse
     input_digest: bytes
     seconds: float
+    part: int = 0
+    parts: int = 0
 
 
 @dataclass(frozen=True, slots=True)

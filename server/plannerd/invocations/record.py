@@ -114,6 +114,7 @@ class InvocationOptions:
     Attributes:
         model: a configured decision model's name; empty where the planner asks none.
         timeout: seconds for one request to it; None: as configured.
+        split: ask in several requests what is too much for one.
         expected_model: the model, as it names itself, that the thresholds were tuned on.
         strict: another one is an error.
         explain: how detailed explanations are.
@@ -124,6 +125,7 @@ class InvocationOptions:
 
     model: str = ""
     timeout: float | None = None
+    split: bool = False
     expected_model: str = ""
     strict: bool = False
     explain: ExplainLevel = ExplainLevel.SUMMARY

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Final, NoReturn, cast
 
+from plannerd.decisions.answers import MAX_MODEL_CHARS
 from plannerd.errors import PlannerdError, Reason, invalid
 from plannerd.invocations.calls import CallStatus, IssuedCalls, LiveCall, Run
 from plannerd.invocations.position import Position
@@ -127,7 +128,7 @@ def restore(fresh: Record, state: ExecutionState) -> Record:
     for key, mark in marks.items():
         if not MARK.fullmatch(mark):
             raise given_marks.error(key, "is no mark")
-    for name, longest in (("model", 256), ("traceparent", 64)):
+    for name, longest in (("model", MAX_MODEL_CHARS), ("traceparent", 64)):
         if len(fields.text(name)) > longest:
             raise fields.error(name, f"must have at most {longest} characters")
     config = fields.text("config")

@@ -11,7 +11,6 @@ from dataclasses import replace
 from typing import TypeAlias
 
 from plannerd.conditions import Beliefs
-from plannerd.decisions.answers import DecisionResponse
 from plannerd.decisions.questions import DecisionRequest
 from plannerd.errors import PlannerdError, Reason, invalid
 from plannerd.invocations.calls import (
@@ -57,10 +56,10 @@ from plannerd.planners.moves import (
     Start,
     Warn,
 )
-from plannerd.planners.planner import Need, Report, Reported, Thinking
+from plannerd.planners.planner import Answers, Need, Report, Reported, Thinking
 from plannerd.values import PENDING, Opaque, ScopeValue
 
-Ask: TypeAlias = Callable[[DecisionRequest], Awaitable[DecisionResponse]]
+Ask: TypeAlias = Callable[[DecisionRequest], Awaitable[Answers]]
 """Asks the invocation's decision model."""
 
 _ENDINGS = (Finished, GiveUp)
@@ -319,8 +318,8 @@ class Transition:
         try:
             request = next(thinking)
             while True:
-                response = await self._ask(request)
-                request = thinking.send(response.answers)
+                answers = await self._ask(request)
+                request = thinking.send(answers)
         except StopIteration as stop:
             move: Move[object] = stop.value
             return move

@@ -151,6 +151,7 @@ class WarningCode(enum.Enum):
     INPUT_TRUNCATED = "input_truncated"
     MODEL_UNEXPECTED = "model_unexpected"
     CHOICE_NOT_MOST_PROBABLE = "choice_not_most_probable"
+    MODEL_CHANGED = "model_changed"
 
 
 @dataclass(frozen=True, slots=True)

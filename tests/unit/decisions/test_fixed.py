@@ -109,6 +109,29 @@ def test_question_called_error() -> None:
     assert ask(model, question) == {"error": ChoiceAnswer("billing")}
 
 
+def test_steps_that_name_the_model() -> None:
+    """A step may say how the model names itself; questions called `model` and `answers` stay questions."""
+    model = FixedModel(
+        {
+            "model": "sage-1",
+            "steps": [
+                {"model": "sage-2", "answers": {"goal": 0.5}},
+                {"goal": 0.5},
+                {"model": 0.25, "answers": {"probability": 0.75}},
+                {"model": "billing", "answers": 0.75},
+            ],
+        }
+    )
+    named = [asyncio.run(model.decide(DecisionRequest((Field("a", 1),), (GOAL,)), None)).model for _ in range(2)]
+    assert named == ["sage-2", "sage-1"]
+    questions = (YesNo("model", "?"), YesNo("answers", "?"))
+    assert ask(model, *questions) == {"model": YesNoAnswer(0.25), "answers": YesNoAnswer(0.75)}
+    assert ask(model, Choice("model", "?", ROUTE.options), questions[1]) == {
+        "model": ChoiceAnswer("billing"),
+        "answers": YesNoAnswer(0.75),
+    }
+
+
 def test_asked() -> None:
     """The latest requests are remembered, no more than wanted."""
     model = FixedModel({"defaults": {"yes_no": 1}}, remember=2)
@@ -201,6 +224,8 @@ def test_the_documented_script(tmp_path: Path) -> None:
         "goal": YesNoAnswer(0.95, 0.9),
         "sales": Refusal("I do not do sales"),
     }
+    response = asyncio.run(model.decide(DecisionRequest((Field("request", "hello"),), (GOAL,)), None))
+    assert (response.model, response.answers["goal"]) == ("fixed-2", YesNoAnswer(0.97))
 
 
 def test_empty_file(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from plannerd.decisions.answers import ChoiceAnswer, DecisionResponse, YesNoAnswer
+from plannerd.decisions.answers import MAX_MODEL_CHARS, ChoiceAnswer, DecisionResponse, YesNoAnswer
 from plannerd.decisions.fixed import FixedModel
 from plannerd.decisions.model import DecisionModel, ModelLimits
 from plannerd.decisions.models import DecisionModels, NamedModel
@@ -24,8 +24,9 @@ class Stub:
     repeatable = False
     limits = ModelLimits(questions=1)
 
-    def __init__(self, error: Exception | None = None, delay: float = 0) -> None:
+    def __init__(self, error: Exception | None = None, delay: float = 0, name: str = "stub-1") -> None:
         self.error = error
+        self.name = name
         self.delay = delay
         self.asked: list[float | None] = []
         self.cancelled = False
@@ -40,7 +41,7 @@ class Stub:
             raise
         if self.error is not None:
             raise self.error
-        return DecisionResponse({question.name: YesNoAnswer(1 + 5e-7) for question in request.questions}, "stub-1")
+        return DecisionResponse({question.name: YesNoAnswer(1 + 5e-7) for question in request.questions}, self.name)
 
     async def close(self) -> None:
         self.closed = True
@@ -166,3 +167,8 @@ def test_refusals_are_answers() -> None:
     """A refusal is an answer here; who needs that answer decides what it means."""
     model = FixedModel({"rules": {"goal": {"refuse": "no"}}})
     assert not isinstance(ask(model).answers["goal"], YesNoAnswer | ChoiceAnswer)
+
+
+def test_the_name_of_a_model_can_be_kept() -> None:
+    """A name that a model gives itself is cut to what an execution state takes, and is Unicode."""
+    assert ask(Stub(name="sage\ud800" + "x" * 1000)).model == "sage?" + "x" * (MAX_MODEL_CHARS - 5)

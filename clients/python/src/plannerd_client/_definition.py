@@ -28,7 +28,7 @@ class DecisionOptions:
     Args:
         model: the name of a decision model that the server is configured with. Empty: its default.
         timeout: seconds that one request to the model may take. None: as the server is configured.
-        split: split a decision that has more questions than the model takes.
+        split: ask a decision that has more questions than the model takes in several requests.
         expected_model: the model, as it names itself, that the thresholds were tuned on; another gives a warning.
         strict: another model than the expected one is an error.
     """

@@ -312,10 +312,6 @@ def _decode_condition(message: agent_pb2.Condition, path: str) -> Condition:
 
 def _decode_options(request: planner_pb2.InitRequest) -> InvocationOptions:
     decision = request.decision
-    if decision.split:
-        raise PlannerdError(
-            Reason.NOT_IMPLEMENTED, "decision.split: splitting a decision is not supported by this version yet."
-        )
     if decision.strict and not decision.expected_model:
         raise invalid("decision.strict", "needs decision.expected_model")
     if request.max_reply_bytes < 0:
@@ -325,6 +321,7 @@ def _decode_options(request: planner_pb2.InitRequest) -> InvocationOptions:
     return InvocationOptions(
         model=decision.model,
         timeout=_decode_timeout(decision.timeout, "decision.timeout") if decision.HasField("timeout") else None,
+        split=decision.split,
         expected_model=decision.expected_model,
         strict=decision.strict,
         explain=_EXPLAIN[request.explain],

@@ -239,6 +239,8 @@ def _encode_decision(decision: DecisionRecord, *, full: bool, include_input: boo
         usage=decision_pb2.Usage(input_tokens=response.usage.input_tokens, output_tokens=response.usage.output_tokens),
         latency=encode_duration(decision.seconds),
         retries=response.retries,
+        part=decision.part,
+        parts=decision.parts,
     )
     if response.truncation is not None:
         cut = response.truncation

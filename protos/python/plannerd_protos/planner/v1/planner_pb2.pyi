@@ -222,8 +222,11 @@ class DecisionOptions(_message.Message):
     model: _builtins.str
     """The name of a decision model that the server is configured with. Empty: its default."""
     split: _builtins.bool
-    """Split a decision that has more questions than the model takes into several requests.
-    Answered with UNIMPLEMENTED NOT_IMPLEMENTED until it is supported.
+    """Ask the questions of one decision in several requests over the same input where they are more than the
+    model takes in one. For planners that ask many questions: the scheduler, and the router with a threshold.
+    Others ask one question at a time, which is never split: it has no effect there, and the options of a
+    choice stay limited by what the model takes. Not set: more questions than it takes are refused with
+    DECISION_MODEL_LIMIT.
     """
     expected_model: _builtins.str
     """The model, as it names itself, that the thresholds were tuned on. Another one gives a warning."""

@@ -248,6 +248,10 @@ class _WarningCodeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_WarningCo
     """Another model answered than the configuration expects."""
     WARNING_CODE_CHOICE_NOT_MOST_PROBABLE: _WarningCode.ValueType  # 7
     """The chosen option is not the one with the highest probability."""
+    WARNING_CODE_MODEL_CHANGED: _WarningCode.ValueType  # 8
+    """Another model answered than the time before, in this step or in an earlier one, also before a restore.
+    Its numbers may mean something else.
+    """
 
 class WarningCode(_WarningCode, metaclass=_WarningCodeEnumTypeWrapper):
     """What a warning is about."""
@@ -268,6 +272,10 @@ WARNING_CODE_MODEL_UNEXPECTED: WarningCode.ValueType  # 6
 """Another model answered than the configuration expects."""
 WARNING_CODE_CHOICE_NOT_MOST_PROBABLE: WarningCode.ValueType  # 7
 """The chosen option is not the one with the highest probability."""
+WARNING_CODE_MODEL_CHANGED: WarningCode.ValueType  # 8
+"""Another model answered than the time before, in this step or in an earlier one, also before a restore.
+Its numbers may mean something else.
+"""
 Global___WarningCode: _TypeAlias = WarningCode  # noqa: Y015
 
 @_typing.final
@@ -821,7 +829,9 @@ class Explanation(_message.Message):
 
     @_builtins.property
     def decisions(self) -> _containers.RepeatedCompositeFieldContainer[Global___DecisionRecord]:
-        """The requests to the decision model that this step made, in order."""
+        """The requests to the decision model that this step made, in order; each part of a decision that was split
+        is one of them. Their usage adds up to what the step cost.
+        """
 
     @_builtins.property
     def duration(self) -> _duration_pb2.Duration:
@@ -977,6 +987,8 @@ class DecisionRecord(_message.Message):
     LATENCY_FIELD_NUMBER: _builtins.int
     RETRIES_FIELD_NUMBER: _builtins.int
     TRUNCATION_FIELD_NUMBER: _builtins.int
+    PART_FIELD_NUMBER: _builtins.int
+    PARTS_FIELD_NUMBER: _builtins.int
     model: _builtins.str
     """The model that was asked for, by its configured name."""
     resolved_model: _builtins.str
@@ -989,6 +1001,12 @@ class DecisionRecord(_message.Message):
     """A digest of the input: equal inputs, equal digests."""
     retries: _builtins.int
     """How often the request was sent again."""
+    part: _builtins.int
+    """Where a decision was split into several requests (DecisionOptions.split): which of them this is, counted
+    from 1. 0: it was not split.
+    """
+    parts: _builtins.int
+    """How many requests it was split into. 0: it was not split."""
     @_builtins.property
     def questions(self) -> _containers.RepeatedCompositeFieldContainer[_decision_pb2.Question]:
         """The questions. FULL only."""
@@ -1027,10 +1045,12 @@ class DecisionRecord(_message.Message):
         latency: _duration_pb2.Duration | None = ...,
         retries: _builtins.int = ...,
         truncation: _decision_pb2.Truncation | None = ...,
+        part: _builtins.int = ...,
+        parts: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["latency", b"latency", "truncation", b"truncation", "usage", b"usage"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["answers", b"answers", "input", b"input", "input_digest", b"input_digest", "latency", b"latency", "model", b"model", "provider", b"provider", "questions", b"questions", "resolved_model", b"resolved_model", "retries", b"retries", "truncation", b"truncation", "usage", b"usage"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["answers", b"answers", "input", b"input", "input_digest", b"input_digest", "latency", b"latency", "model", b"model", "part", b"part", "parts", b"parts", "provider", b"provider", "questions", b"questions", "resolved_model", b"resolved_model", "retries", b"retries", "truncation", b"truncation", "usage", b"usage"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
