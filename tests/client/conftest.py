@@ -24,6 +24,13 @@ MODELS: dict[str, dict[str, Any]] = {
     "bored": {"defaults": {"yes_no": 0.1, "scale": 0, "choice": "billing"}},
     # Answers something that is no answer.
     "liar": {"defaults": {"yes_no": 7, "scale": 9, "choice": "nobody"}},
+    # Is another one every time that it is asked.
+    "moody": {
+        "steps": [{"model": f"moody-{number}", "answers": {}} for number in range(100)],
+        "defaults": {"yes_no": 0.1, "scale": 3},
+    },
+    # Takes one question at a time.
+    "slow": {"limits": {"questions": 1}, "defaults": {"yes_no": 0.9, "scale": 3}},
     # Is down for its first two requests.
     "flaky": {
         "steps": [{"error": "DECISION_MODEL_UNAVAILABLE", "message": "down", "retry_after": 0.0}] * 2,

@@ -13,6 +13,7 @@ from plannerd_client import (
     AgentContext,
     Bdi,
     Cascade,
+    DecisionOptions,
     Desire,
     GaveUp,
     Router,
@@ -25,6 +26,7 @@ from plannerd_client import (
 )
 from plannerd_client.errors import (
     ConditionFailed,
+    DecisionModelLimit,
 )
 from tests.client.conftest import Run
 from tests.client.story import REQUEST, SCHEDULER
@@ -57,6 +59,24 @@ def test_a_scheduler_runs_what_is_useful(run: Run) -> None:
     assert [agents for step in result.steps for _, agents in step.started] == ["write$0", "polish$1"]
     assert result.steps[0].explanation.decisions[0].provider == "fixed"
     assert result.steps[0].explanation.agents[0].called
+
+
+def test_a_model_that_changes_is_a_warning_of_the_step(run: Run) -> None:
+    """What the server warns of is with the step, by its code and with its sentence."""
+    steps = run(SCHEDULER, [write, polish], REQUEST, model="moody", output_key="reply").steps
+    codes = [[warning.code for warning in step.warnings] for step in steps]
+    assert codes == [[], ["MODEL_CHANGED"], []]
+    assert "moody-" in steps[1].warnings[0].message
+
+
+def test_a_decision_is_split_where_the_client_asks_for_it(run: Run) -> None:
+    """A model that takes fewer questions than there are agents is asked in several requests."""
+    router, both = Router(activation_threshold=0.5), [write, agent(name="other", output_key="other")(lambda request: 1)]
+    routed = run(router, both, REQUEST, model=DecisionOptions(model="slow", split=True))
+    assert routed.result.keys() == {"write", "other"}
+    assert [record.part for record in routed.steps[0].explanation.decisions] == [1, 2]
+    with pytest.raises(DecisionModelLimit, match=r"decision\.split"):
+        run(router, both, REQUEST, model="slow")
 
 
 def test_a_reached_goal_stops_the_scheduler(run: Run) -> None:
