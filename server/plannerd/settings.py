@@ -164,7 +164,7 @@ class StoreSettings(_Section):
     )
     claim_seconds: Seconds = Field(
         5.0,
-        ge=0.1,
+        gt=0,
         description="How long others wait for a replica that died while it asked a decision model about an invocation.",
     )
 

@@ -129,7 +129,7 @@ def test_wrong_files_are_refused(config: Path, written: str, line: str) -> None:
 @pytest.mark.parametrize(
     ("written", "part"),
     [
-        ("- server", "the top of the file must be a map of sections: server, limits, decisions, log"),
+        ("- server", "the top of the file must be a map of sections: server, limits, store, decisions, log"),
         ("1: 2", "the top of the file must be a map"),
         ("server: {", "this is not YAML"),
         ("server: {port: 1, port: 2}", "'port' is written twice"),
@@ -180,7 +180,9 @@ def test_variables_of_unknown_sections_are_refused(monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("PLANNERD_SERVICE_PORT_GRPC", "50051")
     load()
     monkeypatch.setenv("PLANNERD_SEVER__PORT", "1")
-    assert problems() == ["PLANNERD_SEVER__PORT: there is no section 'sever', only server, limits, decisions, log"]
+    assert problems() == [
+        "PLANNERD_SEVER__PORT: there is no section 'sever', only server, limits, store, decisions, log"
+    ]
 
 
 def test_variables_that_are_not_json_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:

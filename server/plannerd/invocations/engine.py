@@ -19,9 +19,8 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final, TypeAlias
 
-from plannerd.conditions import Beliefs
 from plannerd.decisions.models import DecisionModels, NamedModel
-from plannerd.errors import PlannerdError, Reason, Violation, invalid
+from plannerd.errors import PlannerdError, Reason
 from plannerd.invocations.commands import (
     EndCommand,
     FirstActionCommand,
@@ -35,8 +34,9 @@ from plannerd.invocations.decider import Decider, check_fits
 from plannerd.invocations.definitions import Definitions
 from plannerd.invocations.explanation import ExplainLevel, Explanation
 from plannerd.invocations.locks import KeyedLocks
+from plannerd.invocations.placing import check_beliefs, ended, live, owner_changed, place
 from plannerd.invocations.position import Position, Relation, relate
-from plannerd.invocations.record import Definition, InvocationOptions, Record, Reply, SuspendCalls, Tombstone
+from plannerd.invocations.record import InvocationOptions, Record, Reply, SuspendCalls, Tombstone
 from plannerd.invocations.resume import check_replaceable, init_digest, resumed, taken_over
 from plannerd.invocations.scope import ScopeLimits
 from plannerd.invocations.state_format import dump_state
@@ -135,7 +135,7 @@ class Engine:
                 kept = await self._store.get(key, fresh=True)
                 existing = kept.content if kept is not None else None
                 if isinstance(existing, Tombstone):
-                    raise _ended(command.invocation_id)
+                    raise ended(command.invocation_id)
                 if existing is not None and not command.take_over:
                     if existing.init_digest == record.init_digest and existing.reply is None:
                         return self._init_reply(existing)
@@ -173,7 +173,7 @@ class Engine:
 
     async def execution_state(self, identity: str, invocation_id: str) -> bytes:
         """The last step, with its execution state."""
-        record = _live(await self._store.get((identity, invocation_id), fresh=True), invocation_id)
+        record = live(await self._store.get((identity, invocation_id), fresh=True), invocation_id)
         if record.action is None:
             raise PlannerdError(
                 Reason.OUT_OF_ORDER, "This invocation has not begun: call FirstAction first, there is no step yet."
@@ -194,7 +194,7 @@ class Engine:
                     return
                 existing = kept.content
                 if command.base is not None and relate(command.base, existing.position) in _NOT_OWNER:
-                    raise _owner_changed(command.invocation_id, existing.position)
+                    raise owner_changed(command.invocation_id, existing.position)
                 if isinstance(existing, Tombstone) or await self._store.end(key, Tombstone(existing.position), kept):
                     return
 
@@ -237,8 +237,8 @@ class Engine:
         Returns:
             The encoded reply, and the reply unless it is a repeated one; None where `kept` is not the latest.
         """
-        record = _live(kept, command.invocation_id)
-        repeated = _place(record, command.base, digest)
+        record = live(kept, command.invocation_id)
+        repeated = place(record, command.base, digest)
         if repeated is not None:
             latest = await self._store.get(key, fresh=True)
             return (repeated, None) if latest is not None and latest.is_same(kept) else None
@@ -248,7 +248,7 @@ class Engine:
                 "This invocation is finished; its last answer says how. Start another one under a new id.",
                 metadata={"invocation_id": command.invocation_id},
             )
-        _check_beliefs(record.definition, command.beliefs)
+        check_beliefs(record.definition, command.beliefs)
         started = self._clock()
         # That the model takes what the planner asks was checked when the record was made.
         named = self._models.get(record.options.model) if record.definition.planner.asks else None
@@ -334,77 +334,3 @@ class Engine:
         named = self._models.get(options.model or None)
         check_fits(planner.asks, named, options)
         return named
-
-
-def _live(kept: Kept | None, invocation_id: str) -> Record:
-    """The record that is kept (rows 2 and 27)."""
-    if kept is None:
-        raise PlannerdError(
-            Reason.INVOCATION_NOT_FOUND,
-            f"There is no invocation '{invocation_id}' here. Start it with Init, or continue it with "
-            "Init(resume) from its last execution state.",
-            metadata={"invocation_id": invocation_id},
-        )
-    if isinstance(kept.content, Tombstone):
-        raise _ended(invocation_id)
-    return kept.content
-
-
-def _place(record: Record, base: Position, digest: bytes) -> bytes | None:
-    """Hold the base against the position (rows 9 to 13): the stored reply for a repeat, None to go on."""
-    current = record.position
-    if base.epoch < 1 or base.revision < 0 or not base.branch:
-        raise invalid("base", "is no position: send back the one of the last answer, whole")
-    match relate(base, current):
-        case Relation.CURRENT:
-            return None
-        case Relation.FORKED if record.action is not None:
-            raise _owner_changed(record.invocation_id, current)
-        case Relation.FENCED:
-            raise _owner_changed(record.invocation_id, current)
-        case Relation.AHEAD | Relation.FORKED:
-            # A fork of an invocation that has made no step here is one that went on elsewhere.
-            raise PlannerdError(
-                Reason.REPLICA_BEHIND,
-                "This replica has an older copy of the invocation and dropped it. Continue here with "
-                "Init(resume) from your last execution state.",
-                metadata=current.metadata(),
-            )
-        case Relation.PREVIOUS if (
-            record.reply is not None and record.reply.request_digest == digest and record.reply.base == base
-        ):
-            return record.reply.encoded
-        case _:
-            raise PlannerdError(
-                Reason.STALE_REVISION,
-                f"The base is revision {base.revision}, but the invocation is at {current.revision}: another "
-                "request made that step. Ask ExecutionState where it stands.",
-                metadata=current.metadata(),
-            )
-
-
-def _check_beliefs(definition: Definition, beliefs: Beliefs) -> None:
-    missing = [name for name in definition.beliefs if name not in beliefs]
-    if missing:
-        raise PlannerdError(
-            Reason.MISSING_BELIEF,
-            f"beliefs: {', '.join(missing)} must be sent with every step; InitResponse.beliefs names them all.",
-            violations=[Violation(f"beliefs[{name}]", "is missing") for name in missing],
-            metadata={"beliefs": ",".join(missing)},
-        )
-
-
-def _ended(invocation_id: str) -> PlannerdError:
-    return PlannerdError(
-        Reason.INVOCATION_ENDED,
-        f"The invocation '{invocation_id}' was ended. Start another one under a new id.",
-        metadata={"invocation_id": invocation_id},
-    )
-
-
-def _owner_changed(invocation_id: str, current: Position) -> PlannerdError:
-    return PlannerdError(
-        Reason.OWNER_CHANGED,
-        f"Somebody took the invocation '{invocation_id}' over, or this is another fork of it. Stop.",
-        metadata=current.metadata(),
-    )

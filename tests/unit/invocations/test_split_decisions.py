@@ -27,7 +27,7 @@ class PartsModel:
     """A model that takes one question at a time, and waits with each until the test lets it go."""
 
     provider: Final = "stub"
-    embedded: Final = True
+    repeatable: Final = True
     limits: Final = ModelLimits(questions=1)
 
     def __init__(self, clock: Clock | None = None) -> None:
