@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 
 import pytest
@@ -14,8 +14,9 @@ from plannerd.invocations.record import Record, Reply, Tombstone
 from plannerd.invocations.scope import Scope
 from plannerd.invocations.stores import Kept, MemoryBounds, MemoryStore, Store
 from plannerd.services.codec.configuration import InitLimits, decode_init
+from tests.stores.conftest import Servers
 from tests.support.builders import agent, scheduler
-from tests.support.redis import Stores
+from tests.support.redis import REDIS, VALKEY, Stores
 
 KEY = ("me", "i1")
 DEFINITIONS = Definitions(keep_source=True)
@@ -24,14 +25,16 @@ SHORT = MemoryBounds(idle_seconds=0.3, tombstone_seconds=0.3)
 MakeStore = Callable[[MemoryBounds], Store]
 
 
-@pytest.fixture(params=["memory", "redis", "redis read anew"])
-def make(request: pytest.FixtureRequest) -> MakeStore:
+@pytest.fixture(params=["memory", REDIS, f"{REDIS} read anew", VALKEY])
+async def make(request: pytest.FixtureRequest, servers: Servers) -> AsyncIterator[MakeStore]:
     """Makes a store of each kind."""
     if request.param == "memory":
-        return lambda bounds: MemoryStore(bounds, time.monotonic)
-    stores: Stores = request.getfixturevalue("stores")
-    forgetful = request.param != "redis"
-    return lambda bounds: stores.make(bounds, time.monotonic, DEFINITIONS, forgetful=forgetful)
+        yield lambda bounds: MemoryStore(bounds, time.monotonic)
+        return
+    binary, _, how = request.param.partition(" ")
+    stores = Stores(servers(binary).port)
+    yield lambda bounds: stores.make(bounds, time.monotonic, DEFINITIONS, forgetful=bool(how))
+    await stores.close()
 
 
 @pytest.fixture

@@ -31,9 +31,9 @@ ECHO = "return ARGV[1]"
 
 
 @pytest.fixture
-def own() -> Iterator[RedisProcess]:
-    """A Redis that the test may hurt; what it has committed survives its end."""
-    with running_redis("--appendonly", "yes", "--appendfsync", "always") as process:
+def own(binary: str) -> Iterator[RedisProcess]:
+    """A server that the test may hurt; what it has committed survives its end."""
+    with running_redis("--appendonly", "yes", "--appendfsync", "always", binary=binary) as process:
         yield process
 
 
@@ -187,9 +187,9 @@ async def test_a_write_may_arrive_twice(redis: RedisProcess) -> None:
 # ---- ways to be let in
 
 
-async def test_a_password_is_needed_where_there_is_one() -> None:
+async def test_a_password_is_needed_where_there_is_one(binary: str) -> None:
     """The right password is let in, a wrong one and none are not, and no message tells it."""
-    with running_redis("--requirepass", "hunter2") as own:
+    with running_redis("--requirepass", "hunter2", binary=binary) as own:
         right = RedisConnection(RedisTarget("127.0.0.1", own.port, password="hunter2"))
         assert await right.run(ECHO, [], [b"a"]) == b"a"
         await right.close()
@@ -203,16 +203,16 @@ async def test_a_password_is_needed_where_there_is_one() -> None:
             await wrong.close()
 
 
-async def test_a_user_is_let_in_by_name() -> None:
+async def test_a_user_is_let_in_by_name(binary: str) -> None:
     """A user of an access control list with its password is let in."""
-    with running_redis() as own:
+    with running_redis(binary=binary) as own:
         own.command("ACL", "SETUSER", "planner", "on", ">secret", "~*", "+@all")
         named = RedisConnection(RedisTarget("127.0.0.1", own.port, username="planner", password="secret"))
         assert await named.run(ECHO, [], [b"a"]) == b"a"
         await named.close()
 
 
-async def test_tls(tmp_path: Path) -> None:
+async def test_tls(tmp_path: Path, binary: str) -> None:
     """With TLS the server must show a certificate that is trusted, and the client one if the server asks."""
     authority = trustme.CA()
     files = {"ca": tmp_path / "ca.pem", "cert": tmp_path / "cert.pem", "key": tmp_path / "key.pem"}
@@ -223,7 +223,7 @@ async def test_tls(tmp_path: Path) -> None:
     ca = authority.cert_pem.bytes()
     cert, key = b"".join(blob.bytes() for blob in mine.cert_chain_pems), mine.private_key_pem.bytes()
     options = ["--tls-ca-cert-file", files["ca"], "--tls-cert-file", files["cert"], "--tls-key-file", files["key"]]
-    with running_redis(*map(str, options), "--tls-auth-clients", "yes", tls=True) as own:
+    with running_redis(*map(str, options), "--tls-auth-clients", "yes", tls=True, binary=binary) as own:
 
         async def answer(trusted: bytes, *, shown: bool) -> Answer:
             own_cert, own_key = (cert, key) if shown else (None, None)
@@ -242,9 +242,9 @@ async def test_tls(tmp_path: Path) -> None:
             await answer(trustme.CA().cert_pem.bytes(), shown=True)
 
 
-async def test_a_cluster(tmp_path: Path) -> None:
+async def test_a_cluster(binary: str) -> None:
     """An invocation is kept in a cluster, where its keys are on one node."""
-    with running_redis("--cluster-enabled", "yes", "--cluster-port", str(free_port())) as own:
+    with running_redis("--cluster-enabled", "yes", "--cluster-port", str(free_port()), binary=binary) as own:
         own.command("CLUSTER", "ADDSLOTSRANGE", "0", "16383")
         await until(lambda: b"cluster_state:ok" in own.command("CLUSTER", "INFO"))
         stores = Stores(own.port, cluster=True)
