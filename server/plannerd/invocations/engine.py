@@ -274,7 +274,7 @@ class Engine:
             encoded = self._fit(after, reply)
             if after.position != record.position:
                 after = replace(after, reply=Reply(encoded, command.base, digest))
-            return (encoded, reply) if await self._store.put(key, after, kept) else None
+            return (encoded, reply) if await self._store.put(key, after, kept, reply.state) else None
 
     # ---- replies -----------------------------------------------------------------------------------
 

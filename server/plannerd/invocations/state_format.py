@@ -36,6 +36,8 @@ MAX_COUNT: Final = 1 << 48
 
 MAX_BRANCH_CHARS: Final = 64
 
+_encode: Final = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode
+
 _RECONFIGURED: Final = "~"
 """Behind the digest of a configuration that is not the one that the invocation began with."""
 
@@ -93,8 +95,9 @@ def dump_state(record: Record) -> ExecutionState:
         "model": record.model,
         "traceparent": record.traceparent,
     }
-    encoded = json.dumps(data, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
-    return ExecutionState(record.definition.kind, FORMAT_VERSION, record.invocation_id, record.position, encoded)
+    return ExecutionState(
+        record.definition.kind, FORMAT_VERSION, record.invocation_id, record.position, _encode(data).encode()
+    )
 
 
 def restore(fresh: Record, state: ExecutionState) -> Record:

@@ -268,7 +268,7 @@ async def test_a_store_that_fails_leaves_the_invocation_as_it_was(monkeypatch: p
     client = await Server(answering(lookup=3, expert=3)).started(SYSTEM)
     report = output(client.call("lookup"), "f1")
 
-    async def down(key: Key, record: Record, expected: Kept | None) -> bool:
+    async def down(key: Key, record: Record, expected: Kept | None, state: object) -> bool:
         raise OSError
 
     async with as_before(client):

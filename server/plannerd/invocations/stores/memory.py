@@ -7,6 +7,7 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Final
 
 from plannerd.invocations.record import Record, Tombstone
+from plannerd.invocations.state_format import ExecutionState
 from plannerd.invocations.stores.entries import Entries, MemoryBounds
 from plannerd.invocations.stores.store import Kept, Key
 
@@ -40,7 +41,7 @@ class MemoryStore:
         """What is kept under `key`; asking for an invocation touches it."""
         return self._entries.get(key)
 
-    async def put(self, key: Key, record: Record, expected: Kept | None) -> bool:
+    async def put(self, key: Key, record: Record, expected: Kept | None, state: ExecutionState | None = None) -> bool:
         """Keep `record`. One that was dropped for the bounds meanwhile is kept again: nobody else can write here."""
         if not self._is(key, expected):
             return False

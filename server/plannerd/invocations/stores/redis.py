@@ -17,6 +17,7 @@ from typing import Final
 
 from plannerd.errors import PlannerdError
 from plannerd.invocations.record import Definition, Record, Tombstone
+from plannerd.invocations.state_format import ExecutionState
 from plannerd.invocations.stores.connection import Answer, Connection
 from plannerd.invocations.stores.entries import Entries
 from plannerd.invocations.stores.scripts import CLAIM, DROP, GET, PUT, RELEASE, RENEW
@@ -88,14 +89,14 @@ class RedisStore:
             return Kept(content, version)
         return self._remembered.put(key, content, version)
 
-    async def put(self, key: Key, record: Record, expected: Kept | None) -> bool:
+    async def put(self, key: Key, record: Record, expected: Kept | None, state: ExecutionState | None = None) -> bool:
         """Keep `record` in place of `expected`, in one round trip."""
         before = expected.content if expected is not None else None
         if isinstance(before, Record) and before.definition is record.definition:
-            changed, gone = dump_changes(record, before)
+            changed, gone = dump_changes(record, before, state)
             version = await self._write(key, changed, expected, self._idle, gone=gone)
         else:
-            version = await self._write(key, dump_record(record), expected, self._idle, how=b"anew")
+            version = await self._write(key, dump_record(record, state), expected, self._idle, how=b"anew")
         if version is None:
             return False
         self._remembered.put(key, record, version)

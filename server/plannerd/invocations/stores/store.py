@@ -6,6 +6,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import Protocol, TypeAlias
 
 from plannerd.invocations.record import Record, Tombstone
+from plannerd.invocations.state_format import ExecutionState
 
 Key: TypeAlias = tuple[str, str]
 """The identity of the caller and the id that it chose."""
@@ -59,8 +60,15 @@ class Store(Protocol):
                 may be behind; writing over it fails then.
         """
 
-    async def put(self, key: Key, record: Record, expected: Kept | None) -> bool:
-        """Keep `record` in place of `expected` (None: of nothing); False if that is not what is there any more."""
+    async def put(self, key: Key, record: Record, expected: Kept | None, state: ExecutionState | None = None) -> bool:
+        """Keep `record` in place of `expected` (None: of nothing); False if that is not what is there any more.
+
+        Args:
+            key: the invocation.
+            record: what to keep.
+            expected: what is there, as `get` gave it.
+            state: the execution state of `record`, where it was made already.
+        """
 
     async def end(self, key: Key, tombstone: Tombstone, expected: Kept) -> bool:
         """Release the invocation and remember for a while that it was ended; False as for `put`."""

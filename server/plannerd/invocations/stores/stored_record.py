@@ -39,6 +39,8 @@ FORMAT: Final = 1
 
 StoredFields: TypeAlias = dict[bytes, bytes]
 
+_encode: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+
 _POSITION: Final = b"p"
 _CONFIGURATION: Final = b"c"
 _META: Final = b"m"
@@ -54,17 +56,20 @@ def dump_tombstone(tombstone: Tombstone) -> StoredFields:
     return {_POSITION: _position_text(tombstone.position), _ENDED: b"1"}
 
 
-def dump_record(record: Record) -> StoredFields:
-    """All fields of `record`."""
-    return {_CONFIGURATION: record.definition.source, **_moving_fields(record), **_dump_scope(record.scope, Scope())}
+def dump_record(record: Record, state: ExecutionState | None = None) -> StoredFields:
+    """All fields of `record`, whose state is `state` where that was made already."""
+    moving = _moving_fields(record, state or dump_state(record))
+    return {_CONFIGURATION: record.definition.source, **moving, **_dump_scope(record.scope, Scope())}
 
 
-def dump_changes(record: Record, before: Record) -> tuple[StoredFields, list[bytes]]:
+def dump_changes(
+    record: Record, before: Record, state: ExecutionState | None = None
+) -> tuple[StoredFields, list[bytes]]:
     """What to write, and which fields to remove, to make `record` of what is stored of `before`."""
     if record.definition is not before.definition:
         raise ValueError("another configuration is another record")
     gone = [_SCOPE + key.encode() for key in before.scope.values if key not in record.scope.values]
-    moving = _moving_fields(record)
+    moving = _moving_fields(record, state or dump_state(record))
     gone += [field for field in (_REPLY, _OUTPUTS) if field not in moving]
     return {**moving, **_dump_scope(record.scope, before.scope)}, gone
 
@@ -128,9 +133,8 @@ def _restored(fresh: Record, version: int, data: bytes) -> Record:
         raise ValueError(f"a stored state can't be restored: {error.message}") from error  # not the client's fault
 
 
-def _moving_fields(record: Record) -> StoredFields:
+def _moving_fields(record: Record, state: ExecutionState) -> StoredFields:
     """What any step may change."""
-    state = dump_state(record)
     meta = {
         "format": FORMAT,
         "stateFormat": state.format_version,
@@ -143,7 +147,7 @@ def _moving_fields(record: Record) -> StoredFields:
     }
     found = {
         _POSITION: _position_text(record.position),
-        _META: json.dumps(meta, separators=(",", ":")).encode(),
+        _META: _encode(meta).encode(),
         _STATE: state.data,
     }
     if record.reply is not None:
