@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -27,6 +28,12 @@ class ScopeLimits:
 
     max_bytes: int = 8 << 20
     max_keys: int = 1000
+
+
+def salt(invocation_id: str) -> bytes:
+    """What keeps the marks of an invocation apart from those of others: its id, or a digest of a long one."""
+    raw = invocation_id.encode()
+    return raw if len(raw) <= hashlib.blake2b.MAX_KEY_SIZE else hashlib.blake2b(raw, digest_size=32).digest()
 
 
 def _mark(value: ScopeValue, salt: bytes) -> str | None:

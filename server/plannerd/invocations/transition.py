@@ -39,7 +39,7 @@ from plannerd.invocations.record import (
     StepResult,
     SuspendCalls,
 )
-from plannerd.invocations.scope import PENDING_MARK, Scope, ScopeChange, ScopeLimits, changed_keys
+from plannerd.invocations.scope import PENDING_MARK, Scope, ScopeChange, ScopeLimits, changed_keys, salt
 from plannerd.invocations.view import InvocationView
 from plannerd.planners.moves import (
     Await,
@@ -79,7 +79,7 @@ class Transition:
         self._before = record
         self._planner = record.definition.planner
         self._agents = self._planner.system.agents
-        self._salt = record.invocation_id.encode()[:64]
+        self._salt = salt(record.invocation_id)
         self._beliefs = beliefs
         self._ask = ask
         self._limits = limits
