@@ -194,7 +194,7 @@ def _model(path: str, chosen: ModelSettings) -> DecisionModel:
     try:
         match chosen:
             case SparrowSettings():
-                return SparrowModel(chosen.model)
+                return SparrowModel(chosen.model, queue=chosen.queue, options=chosen.max_options)
             case FixedSettings():
                 return FixedModel(load_script(chosen.file), remember=0)
     except (OSError, ValueError, RuntimeError) as error:

@@ -191,6 +191,12 @@ class SparrowSettings(_Section):
     model: str | None = Field(
         None, min_length=1, description="The sparrow model, by its name in the package. null: the package's default."
     )
+    queue: Annotated[int, Field(ge=1, le=100_000)] = Field(
+        256, description="Requests that may wait for the model; one more is refused with DECISION_QUEUE_FULL."
+    )
+    max_options: Annotated[int, Field(ge=2, le=100_000)] = Field(
+        1000, description="Options of one choice question; more are refused with DECISION_MODEL_LIMIT."
+    )
 
 
 class FixedSettings(_Section):

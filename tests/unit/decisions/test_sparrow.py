@@ -132,6 +132,17 @@ def test_word_pieces(loaded: Loaded, text: str) -> None:
         assert loaded.pieces.encode(variant) == loaded.library_pieces(variant)
 
 
+@pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
+def test_first_word_pieces_of_a_long_text(loaded: Loaded, text: str) -> None:
+    """The first word pieces of a text that is split in parts are those of the whole text."""
+    for separator in ("", " ", "\n", "\u00a0"):
+        long = separator.join([text] * (1 + 15_000 // (len(text) + 1)))
+        if " " in long or "\n" in long or len(long) < 60_000:
+            whole = loaded.library_pieces(long)
+            for most in (1, 512, 5_000, 10**9):
+                assert loaded.pieces.encode(long, most) == whole[:most]
+
+
 def test_vocabulary(loaded: Loaded) -> None:
     """Each entry of the vocabulary, as a word and inside of one, has the library's word pieces."""
     vocabulary = list(loaded.weights.tokenizer.vocabulary)
@@ -238,8 +249,28 @@ def test_answers(name: str) -> None:
 
 
 def test_limits(model: SparrowModel) -> None:
-    """A scale has at most ten levels, images are not read, and nothing else is limited."""
-    assert (model.provider, model.limits) == ("sparrow", ModelLimits(levels=10, images=False))
+    """A scale has at most ten levels, a choice as many options as it is told, and images are not read."""
+    assert (model.provider, model.limits) == ("sparrow", ModelLimits(options=1000, levels=10, images=False))
+    assert SparrowModel(options=2).limits.options == 2
+
+
+def choice_of(count: int) -> DecisionRequest:
+    """A choice among that many options."""
+    options = tuple(Option(f"option {i}", f"it is about {i}") for i in range(count))
+    return request(questions=(Choice("which", "Which one?", options),))
+
+
+def test_as_many_options_as_allowed_and_no_more(model: SparrowModel) -> None:
+    """A choice among 1,000 options is answered, one among 1,001 is refused with the limit before the model is asked."""
+    models = DecisionModels({"m": model})
+    answer = asyncio.run(models.ask(models.get(), choice_of(1000))).answers["which"]
+    assert isinstance(answer, ChoiceAnswer)
+    assert answer.probabilities is not None
+    assert len(answer.probabilities) == 1000
+    with pytest.raises(PlannerdError) as caught:
+        asyncio.run(models.ask(models.get(), choice_of(1001)))
+    assert caught.value.reason is Reason.DECISION_MODEL_LIMIT
+    assert (caught.value.metadata["limit"], caught.value.metadata["allowed"]) == ("options", "1000")
 
 
 # --- the input
@@ -302,6 +333,13 @@ def test_long_values_cost_little(model: SparrowModel) -> None:
     text = TEXTS["English"] + " "
     small, large = (request(Field("request", text * times), questions=QUESTIONS[:1]) for times in (150, 15_000))
     assert best(20, lambda: model.answer(large)) < 5 * best(20, lambda: model.answer(small))
+
+
+def test_long_questions_cost_little(model: SparrowModel) -> None:
+    """A question of four megabytes takes not much longer than one of 40 KB, since no more of it is used."""
+    text = TEXTS["English"] + " "
+    small, large = (request(questions=(YesNo("long", text * times),)) for times in (600, 60_000))
+    assert best(5, lambda: model.answer(large)) < 10 * best(5, lambda: model.answer(small))
 
 
 # --- many requests at a time
@@ -445,10 +483,12 @@ def test_unknown_model(name: str) -> None:
         SparrowModel(name)
 
 
-def test_queue_of_none() -> None:
-    """A queue without places is refused."""
+def test_limits_that_allow_nothing() -> None:
+    """A queue without places, and choices of fewer than two options, are refused."""
     with pytest.raises(ValueError, match="at least 1"):
         SparrowModel(queue=0)
+    with pytest.raises(ValueError, match="at least 2"):
+        SparrowModel(options=1)
 
 
 def test_other_architecture(monkeypatch: pytest.MonkeyPatch) -> None:

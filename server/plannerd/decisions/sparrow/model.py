@@ -30,6 +30,7 @@ from plannerd.errors import PlannerdError, Reason
 CHARS_PER_TOKEN: Final = 6
 """More characters than this for each word piece that a model uses are never looked at."""
 
+_LEVELS: Final = 10  # what the package says; more are not refused by its arithmetic
 _CUTS: Final = 4  # after so many cuts the rest is left to the model, which ignores what is too much
 _MARGIN: Final = 0.97  # the kept part may need more word pieces per character than the whole
 
@@ -44,20 +45,25 @@ class SparrowModel:
         model: the name of a model inside the package, such as `sparrow-nano-general-v1.1`; None: the
             package's default.
         queue: how many requests may be waiting or running, at least 1.
+        options: how many options a choice question may have, at least 2.
         retry_after: what a client is told to wait when the queue is full, in seconds.
 
     Raises:
-        ValueError: there is no such model; `queue` is less than 1.
+        ValueError: there is no such model; `queue` or `options` is too small.
         RuntimeError: the installed package differs from what this class knows.
     """
 
     provider: Final = "sparrow"
     repeatable: Final = True
-    limits: Final = ModelLimits(levels=10)
 
-    def __init__(self, model: str | None = None, *, queue: int = 256, retry_after: float = 0.1) -> None:
+    def __init__(
+        self, model: str | None = None, *, queue: int = 256, options: int = 1000, retry_after: float = 0.1
+    ) -> None:
         if queue < 1:
             raise ValueError(f"queue must be at least 1, not {queue}")
+        if options < 2:
+            raise ValueError(f"options must be at least 2, not {options}")
+        self.limits = ModelLimits(options=options, levels=_LEVELS)
         weights = library.load(model)
         self.name = weights.name
         self._pieces = WordPieces(weights.tokenizer)

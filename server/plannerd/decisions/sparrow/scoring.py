@@ -8,7 +8,7 @@ single batch, and the products with the state, which all rows share, are moved i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Final
@@ -30,7 +30,8 @@ from plannerd.decisions.sparrow.library import (
 from plannerd.decisions.sparrow.tokens import WordPieces
 
 _MAX_TEXTS: Final = 4096  # remembered texts of questions and options
-_MAX_TEXT_CHARS: Final = 1024  # longer ones are not remembered
+_MAX_TEXT_CHARS: Final = 4096  # longer ones are not remembered
+_MAX_BATCH: Final = 4096  # word pieces that are looked up at once; nothing else runs meanwhile
 _SMALL_PRODUCT: Final = 262_144  # multiplications up to which OpenBLAS, in numpy's wheels, stays on one thread
 _PADDING: Final = 0  # the word piece of a text that has none
 
@@ -129,13 +130,28 @@ class Scorer:
         return np.array([known[text] for text in texts], np.float32)
 
     def _pool(self, texts: list[list[int]]) -> Floats:
-        texts = [text or [_PADDING] for text in texts]
-        counts = np.array([len(text) for text in texts])
-        ids = np.fromiter(chain.from_iterable(texts), np.intp, counts.sum())
-        return _means(self._weights.embeddings[ids], counts)
+        pooled = []
+        for start, end in _batches([len(text) for text in texts]):
+            batch = [text or [_PADDING] for text in texts[start:end]]
+            counts = np.array([len(text) for text in batch])
+            ids = np.fromiter(chain.from_iterable(batch), np.intp, counts.sum())
+            pooled.append(_means(self._weights.embeddings[ids], counts))
+        return np.concatenate(pooled)
 
     def _encode(self, text: str) -> list[int]:
-        return self._pieces.encode(text)[: self._weights.max_tokens]
+        return self._pieces.encode(text, self._weights.max_tokens)
+
+
+def _batches(sizes: list[int]) -> Iterator[tuple[int, int]]:
+    """Slices of texts of these sizes, each of about as many word pieces as are quickly looked up at once."""
+    start = total = 0
+    for i, size in enumerate(sizes):
+        total += size
+        if total >= _MAX_BATCH:
+            yield start, i + 1
+            start, total = i + 1, 0
+    if start < len(sizes):
+        yield start, len(sizes)
 
 
 def _kind(question: Question) -> str:

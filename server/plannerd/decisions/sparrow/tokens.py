@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Iterator
 from itertools import chain
 from typing import Final
 
@@ -16,6 +17,10 @@ from plannerd.decisions.sparrow.library import Tokenizer
 
 _MAX_WORDS: Final = 32_768
 _MAX_CHARACTERS: Final = 32_768
+
+_PART: Final = 4096  # characters that are split at a time; most texts are shorter
+_LONGEST_PART: Final = 65_536  # a longer one is cut where there is no space, and words so long mean nothing anyway
+_SPACE: Final = re.compile("[ \n]")  # no character's form depends on what is on the other side of one
 
 _ASCII_WORDS: Final = re.compile(r"[0-9a-z]+|[^\s0-9a-z]")
 _ASCII_DROPPED: Final = dict.fromkeys(code for code in (*range(32), 127) if chr(code) not in "\t\n\r")
@@ -30,9 +35,16 @@ class WordPieces:
         self._characters = _Characters(tokenizer)
         self._words = _Words(tokenizer)
 
-    def encode(self, text: str) -> list[int]:
-        """The ids of all word pieces of `text`, in order."""
-        return list(chain.from_iterable(map(self._words.__getitem__, self.split(text))))
+    def encode(self, text: str, most: int | None = None) -> list[int]:
+        """The ids of the word pieces of `text`, in order: the first `most` of them, or all."""
+        if most is None:
+            return self._encode(text)
+        pieces: list[int] = []
+        for part in _parts(text):
+            pieces += self._encode(part)
+            if len(pieces) >= most:
+                break
+        return pieces[:most]
 
     def split(self, text: str) -> list[str]:
         """The words and punctuation marks of `text`, lowered and without accents."""
@@ -42,6 +54,20 @@ class WordPieces:
         if _IN_CONTEXT in spaced:
             return self._tokenizer.split(self._tokenizer.normalize(text))
         return spaced.split()
+
+    def _encode(self, text: str) -> list[int]:
+        return list(chain.from_iterable(map(self._words.__getitem__, self.split(text))))
+
+
+def _parts(text: str) -> Iterator[str]:
+    """`text` in parts that have the same word pieces as the whole."""
+    start = 0
+    while len(text) - start > _PART:
+        found = _SPACE.search(text, start + _PART, start + _LONGEST_PART)
+        end = found.start() if found else min(start + _LONGEST_PART, len(text))
+        yield text[start:end]
+        start = end
+    yield text[start:]
 
 
 class _Characters(dict[int, str]):
