@@ -7,19 +7,27 @@ import logging
 import os
 import sys
 import time
+from pathlib import Path
 
 import plannerd_client
-from demo import bdi, cascade, router, scheduler
+from demo import bdi, cascade, router, scheduler, tune
 from demo.screen import Screen
 from tests.support.servers import running_server
 
-DEMOS = {"bdi": bdi, "cascade": cascade, "router": router, "scheduler": scheduler}
+DEMOS = {"bdi": bdi, "cascade": cascade, "router": router, "scheduler": scheduler, "tune": tune}
 
 
 def main() -> int:
     """Run the demo that the command line names; 1 if anything failed."""
     parser = argparse.ArgumentParser(prog="make demo", description=__doc__)
-    parser.add_argument("planner", nargs="?", default="scheduler", choices=sorted(DEMOS), help="default: scheduler")
+    parser.add_argument(
+        "planner",
+        nargs="?",
+        default="scheduler",
+        choices=sorted(DEMOS),
+        help="default: scheduler; tune: find thresholds for it and for the cascade",
+    )
+    parser.add_argument("--config", metavar="FILE", help="settings of the server, as for another default model")
     parser.add_argument("--tickets", type=int, metavar="N", help="stop after N tickets")
     parser.add_argument("--quiet", action="store_true", help="the summary only")
     arguments = parser.parse_args()
@@ -29,7 +37,8 @@ def main() -> int:
     started = time.monotonic()
     screen.heading(f"plannerd demo: {arguments.planner}")
     screen.line("Starting a server ...")
-    with running_server("--log-level", "warning") as server, plannerd_client.Client(server.target) as client:
+    config = [] if arguments.config is None else ["--config", str(Path(arguments.config).resolve())]
+    with running_server("--log-level", "warning", *config) as server, plannerd_client.Client(server.target) as client:
         screen.line(f"Serving on {server.target} after {time.monotonic() - started:.1f} s.")
         failed = DEMOS[arguments.planner].run(client, screen, arguments.tickets)
     screen.line(f"Done in {time.monotonic() - started:.1f} s.")

@@ -89,6 +89,20 @@ def test_a_cut_line_is_never_too_wide(text: str) -> None:
     assert clip("short", 40) == "short"
 
 
+def test_thresholds_can_be_found_again() -> None:
+    """`tune` counts for the demo's thresholds what the demo does, and finds none that are better for its half."""
+    tuned, played = run_demo("tune"), run_demo("--quiet")
+    assert tuned.returncode == 0, tuned.stdout + tuned.stderr
+    [scheduler, cascade] = re.findall(
+        r"^of the demo +[\d., ]+  (\d+) of \d+ +(\d+) of \d+$", tuned.stdout, re.MULTILINE
+    )
+    halves = re.findall(r"^  (?:tuned on|never looked at while tuning): (\d+) of", played.stdout, re.MULTILINE)
+    assert list(scheduler) == halves
+    assert tuned.stdout.count("the demo's among") == 2
+    graded = run_demo("cascade", "--quiet")
+    assert f"tuned on: {cascade[0]} of 59; never looked at while tuning: {cascade[1]} of 58" in graded.stdout
+
+
 @pytest.mark.parametrize("planner", ["bdi", "cascade", "router"])
 def test_every_planner_has_a_demo(planner: str) -> None:
     """The demo of each other planner runs to its summary, within 80 columns."""
