@@ -2,14 +2,16 @@
 
 import asyncio
 import json
+import threading
 from types import SimpleNamespace
 from typing import cast
 
 import pytest
 
 from plannerd.app import _log_warnings, build
+from plannerd.decisions.answers import DecisionResponse
 from plannerd.decisions.questions import Choice, DecisionRequest, Field, Option
-from plannerd.decisions.sparrow import library
+from plannerd.decisions.sparrow import SparrowModel, library
 from plannerd.errors import PlannerdError, Reason
 from plannerd.invocations.commands import StepEvent
 from plannerd.planners.moves import WarningCode
@@ -65,20 +67,28 @@ def test_limits_of_the_embedded_model_are_settings() -> None:
     assert caught.value.metadata["allowed"] == "3"
 
 
-def test_the_queue_of_the_embedded_model_is_a_setting() -> None:
-    """With a queue of one, the second of two requests at once is refused."""
+def test_the_queue_of_the_embedded_model_is_a_setting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a queue of one, a request is refused as long as another one is being answered."""
+    go_on = threading.Event()
+    answer = SparrowModel.answer
 
-    async def scenario() -> list[object]:
+    def wait(model: SparrowModel, request: DecisionRequest) -> DecisionResponse:
+        assert go_on.wait(30)
+        return answer(model, request)
+
+    monkeypatch.setattr(SparrowModel, "answer", wait)
+    question = Choice("which", "Which one?", (Option("a"), Option("b")))
+    request = DecisionRequest((Field("request", "hello"),), (question,))
+
+    async def scenario() -> None:
         app = build(sparrow(queue=1))
-        question = Choice("which", "Which one?", (Option("a"), Option("b")))
-        request = DecisionRequest((Field("request", "hello"),), (question,))
-        try:
-            asked = (app.models.ask(app.models.get(), request) for _ in range(2))
-            return await asyncio.gather(*asked, return_exceptions=True)
-        finally:
-            await app.close()
+        first = asyncio.create_task(app.models.ask(app.models.get(), request))
+        await asyncio.sleep(0)
+        with pytest.raises(PlannerdError) as caught:
+            await app.models.ask(app.models.get(), request)
+        assert caught.value.reason is Reason.DECISION_QUEUE_FULL
+        go_on.set()
+        await first
+        await app.close()
 
-    answered, refused = asyncio.run(scenario())
-    assert not isinstance(answered, Exception)
-    assert isinstance(refused, PlannerdError)
-    assert refused.reason is Reason.DECISION_QUEUE_FULL
+    asyncio.run(scenario())
