@@ -213,6 +213,13 @@ def test_one_question(loaded: Loaded) -> None:
         assert loaded.difference(TEXTS["readings"], (question,)) < 1e-4
 
 
+def test_many_long_questions(loaded: Loaded) -> None:
+    """Questions whose word pieces are looked up in several batches get the library's answers, in order."""
+    questions = tuple(YesNo(f"q{i}", f"{i} {TEXTS['long']} {i}", yes_when=TEXTS["German"] * i) for i in range(30))
+    assert sum(len(loaded.library_pieces(question.text)) for question in questions) > 3 * scoring._MAX_BATCH / 2
+    assert loaded.difference(TEXTS["English"], questions) < 1e-4
+
+
 @settings(deadline=None)
 @given(st.text(max_size=300), st.text(max_size=50), st.lists(st.text(max_size=20), min_size=2, max_size=10))
 def test_any_question(loaded: Loaded, text: str, question: str, levels: list[str]) -> None:
