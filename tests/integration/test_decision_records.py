@@ -103,8 +103,8 @@ async def served(model: Any) -> AsyncIterator[Caller]:
 
 
 @asynccontextmanager
-async def repeatable(plannerd: ServerProcess) -> AsyncIterator[Caller]:
-    """The server that other tests use, too, with its repeatable model."""
+async def embedded(plannerd: ServerProcess) -> AsyncIterator[Caller]:
+    """The server that other tests use, too, with its embedded model."""
     async with grpc.aio.insecure_channel(plannerd.target) as channel:
         yield Caller(planner_pb2_grpc.PlannerServiceStub(channel), str(uuid.uuid4()))
 
@@ -142,7 +142,7 @@ async def test_a_record_says_everything() -> None:
 
 async def test_a_record_says_how_long_it_took(plannerd: ServerProcess) -> None:
     """The latency of a decision is more than nothing and no more than that of its step."""
-    async with repeatable(plannerd) as caller:
+    async with embedded(plannerd) as caller:
         step = await caller.begin(with_options(SYSTEM))
     (record,) = step.explanation.decisions
     assert 0 < record.latency.ToNanoseconds() <= step.explanation.duration.ToNanoseconds()
@@ -239,8 +239,8 @@ async def test_a_model_that_changes(restored: bool) -> None:
     ids=["scheduler", "router"],
 )
 async def test_a_cut_input_is_said(system: planner_pb2.InitRequest, plannerd: ServerProcess) -> None:
-    """What the repeatable model did not read is said in the record, with sizes, and once as a warning."""
-    async with repeatable(plannerd) as caller:
+    """What the embedded model did not read is said in the record, with sizes, and once as a warning."""
+    async with embedded(plannerd) as caller:
         step = await caller.begin(with_options(system), ticket=LONG)
     (record,) = step.explanation.decisions
     cut = record.truncation
@@ -255,7 +255,7 @@ async def test_a_cut_input_is_said(system: planner_pb2.InitRequest, plannerd: Se
 
 async def test_a_cut_input_of_a_grade_is_said(plannerd: ServerProcess) -> None:
     """The cascade says it, too, in the step that graded."""
-    async with repeatable(plannerd) as caller:
+    async with embedded(plannerd) as caller:
         await caller.begin(with_options(cascade(agent("small", "ticket"), agent("large", "ticket"))))
         step = await caller.answer(LONG)
     assert codes(step) == ["INPUT_TRUNCATED"]
@@ -264,7 +264,7 @@ async def test_a_cut_input_of_a_grade_is_said(plannerd: ServerProcess) -> None:
 
 async def test_an_input_that_fits_is_not_warned_of(plannerd: ServerProcess) -> None:
     """Nothing is said where nothing was cut."""
-    async with repeatable(plannerd) as caller:
+    async with embedded(plannerd) as caller:
         step = await caller.begin(with_options(SYSTEM))
     assert codes(step) == []
     assert not step.explanation.decisions[0].HasField("truncation")
