@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import TypeAlias
 
 from plannerd.invocations.calls import CallStatus, IssuedCalls, LiveCall
@@ -132,6 +132,12 @@ class InvocationOptions:
     include_input: bool = False
     max_reply_bytes: int = 0
     omit_state: bool = False
+
+    def given(self) -> dict[str, object]:
+        """The options that differ from their defaults, by name."""
+        return {
+            option.name: value for option in fields(self) if (value := getattr(self, option.name)) != option.default
+        }
 
 
 @dataclass(frozen=True, slots=True)

@@ -161,11 +161,7 @@ def _moving_fields(record: Record, state: ExecutionState) -> StoredFields:
 
 
 def _dump_options(options: InvocationOptions) -> dict[str, object]:
-    return {
-        field.name: value.name if isinstance(value, ExplainLevel) else value
-        for field in fields_of(options)
-        if (value := getattr(options, field.name)) != field.default
-    }
+    return {name: value.name if isinstance(value, ExplainLevel) else value for name, value in options.given().items()}
 
 
 def _load_options(given: Fields) -> InvocationOptions:
