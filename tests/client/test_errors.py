@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 import grpc
@@ -95,8 +95,13 @@ def test_errors_without_a_reason_are_told_by_their_code(code: grpc.StatusCode, k
         assert (error.reason, error.code) == ("", code)
 
 
-def with_reason(reason: str, code: grpc.StatusCode | None = None, retry_after: float | None = None) -> PlannerdError:
-    return PlannerdError("x", reason=reason, code=code, retry_after=retry_after)
+def with_reason(
+    reason: str,
+    code: grpc.StatusCode | None = None,
+    retry_after: float | None = None,
+    metadata: Mapping[str, str] | None = None,
+) -> PlannerdError:
+    return PlannerdError("x", reason=reason, code=code, retry_after=retry_after, metadata=metadata)
 
 
 @pytest.mark.parametrize(
@@ -110,6 +115,8 @@ def with_reason(reason: str, code: grpc.StatusCode | None = None, retry_after: f
         (with_reason("INTERNAL", grpc.StatusCode.INTERNAL), Remedy.STOP),
         (with_reason("DRAINING", grpc.StatusCode.UNAVAILABLE), Remedy.RESEND),
         (with_reason("DECISION_MODEL_UNAVAILABLE"), Remedy.RESEND),
+        (with_reason("DECISION_MODEL_UNAVAILABLE", metadata={"retries_spent": "true"}), Remedy.STOP),
+        (with_reason("DECISION_MODEL_UNAVAILABLE", retry_after=1, metadata={"retries_spent": "true"}), Remedy.STOP),
         (with_reason("TOO_MANY_INVOCATIONS", retry_after=1), Remedy.RESEND),
         (with_reason("TOO_MANY_INVOCATIONS"), Remedy.STOP),
         (with_reason("STATE_NEWER"), Remedy.RESEND),

@@ -28,6 +28,7 @@ TOLERANCE: Final = 1e-6
 MAX_REFUSAL_CHARS: Final = 1000
 """How much of a model's own word for why it declined is kept."""
 
+_ROUNDING: Final = 0.005  # by how much a number that has two digits may be off
 _MAX_VIOLATIONS: Final = 20
 _PLAIN: Final = frozenset({type(None), bool, int, str})  # needs no closer look, in any input
 _SUPPORTED: Final = _PLAIN | {list, Text, Image}
@@ -232,6 +233,25 @@ def _tokens(count: object) -> int | None:
     return count if type(count) is int and 0 <= count < 2**63 else None
 
 
+def contradictory_means(questions: Iterable[Question], answers: Mapping[str, Answer]) -> list[str]:
+    """The scale questions whose mean is not what the probabilities of its levels come to, rounding aside.
+
+    Args:
+        questions: what was asked.
+        answers: as `check_answers` returns them.
+    """
+    found = []
+    for question in questions:
+        answer = answers[question.name]
+        if isinstance(answer, ScaleAnswer) and answer.probabilities is not None:
+            expected = math.fsum(level * p for level, p in enumerate(answer.probabilities))
+            # Each probability and the mean may be rounded to two digits.
+            rounding = _ROUNDING * (1 + sum(range(len(answer.probabilities))))
+            if abs(answer.mean - expected) > rounding + TOLERANCE:
+                found.append(question.name)
+    return found
+
+
 def _check_answer(question: Question, answer: Answer | None) -> Answer:
     if answer is None:
         raise _invalid_answer(question, "is missing")
@@ -279,7 +299,7 @@ def _check_scale(question: Scale, answer: ScaleAnswer) -> ScaleAnswer:
 
 def _check_sum(question: Question, probabilities: Iterable[float], count: int) -> None:
     total = math.fsum(probabilities)
-    if abs(total - 1) > min(0.25, 0.005 * count) + TOLERANCE:
+    if abs(total - 1) > min(0.25, _ROUNDING * count) + TOLERANCE:
         raise _invalid_answer(question, f"has probabilities that sum to {total:.6g} instead of 1")
 
 

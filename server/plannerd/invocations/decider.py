@@ -10,7 +10,7 @@ from typing import Final
 from plannerd.decisions.models import DecisionModels, NamedModel
 from plannerd.decisions.questions import DecisionRequest
 from plannerd.decisions.splitting import split
-from plannerd.decisions.validation import check_request
+from plannerd.decisions.validation import check_request, contradictory_means
 from plannerd.errors import PlannerdError, Reason
 from plannerd.invocations.explanation import DecisionRecord, ExplainLevel
 from plannerd.invocations.record import InvocationOptions
@@ -169,6 +169,13 @@ class Decider:
                 WarningCode.INPUT_TRUNCATED,
                 f"The input of the decision was cut from {cut.original_chars} to {cut.used_chars} characters "
                 f"to fit the model '{response.model}'.",
+            )
+        if questions := contradictory_means(record.request.questions, response.answers):
+            others = f" and {len(questions) - 1} more" if len(questions) > 1 else ""
+            self._warn(
+                WarningCode.MEAN_CONTRADICTS_PROBABILITIES,
+                f"The mean in the answer to '{questions[0]}'{others} is not what the probabilities of the levels come "
+                "to; the mean counts.",
             )
         if self._is_unexpected(response.model):
             self._warn(WarningCode.MODEL_UNEXPECTED, self._unexpected(response.model))

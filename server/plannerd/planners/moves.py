@@ -152,6 +152,7 @@ class WarningCode(enum.Enum):
     MODEL_UNEXPECTED = "model_unexpected"
     CHOICE_NOT_MOST_PROBABLE = "choice_not_most_probable"
     MODEL_CHANGED = "model_changed"
+    MEAN_CONTRADICTS_PROBABILITIES = "mean_contradicts_probabilities"
 
 
 @dataclass(frozen=True, slots=True)

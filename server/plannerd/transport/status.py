@@ -87,6 +87,7 @@ CODES: Final[Mapping[Reason, grpc.StatusCode]] = {
     Reason.DECISION_MODEL_UNAVAILABLE: grpc.StatusCode.UNAVAILABLE,
     Reason.DECISION_INVALID_ANSWER: grpc.StatusCode.INTERNAL,
     Reason.DECISION_MODEL_CREDENTIALS: grpc.StatusCode.INTERNAL,
+    Reason.DECISION_MODEL_REJECTED: grpc.StatusCode.INTERNAL,
     Reason.STORE_UNAVAILABLE: grpc.StatusCode.UNAVAILABLE,
     Reason.STORE_FULL: grpc.StatusCode.RESOURCE_EXHAUSTED,
     Reason.DRAINING: grpc.StatusCode.UNAVAILABLE,

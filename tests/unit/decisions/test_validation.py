@@ -12,7 +12,13 @@ from hypothesis import strategies as st
 from plannerd.decisions.answers import Answer, ChoiceAnswer, Refusal, ScaleAnswer, YesNoAnswer
 from plannerd.decisions.model import ModelLimits
 from plannerd.decisions.questions import Choice, DecisionRequest, Field, Option, Question, Scale, YesNo
-from plannerd.decisions.validation import check_answers, check_limits, check_question_limits, check_request
+from plannerd.decisions.validation import (
+    check_answers,
+    check_limits,
+    check_question_limits,
+    check_request,
+    contradictory_means,
+)
 from plannerd.errors import PlannerdError, Reason
 from plannerd.values import PENDING, Image, Opaque, Text
 
@@ -288,3 +294,23 @@ def test_rounded_probabilities(count: int, total: float, valid: bool) -> None:
         else:
             with pytest.raises(PlannerdError, match="sum to"):
                 check_answers([question], answers)
+
+
+@pytest.mark.parametrize(
+    ("mean", "probabilities", "contradictory"),
+    [
+        (3.0, None, False),
+        (1.5, (0.25, 0.25, 0.25, 0.25), False),
+        (1.99, (0.0, 0.33, 0.33, 0.33), False),
+        (1.535, (0.25, 0.25, 0.25, 0.25), False),
+        (1.536, (0.25, 0.25, 0.25, 0.25), True),
+        (2.0, (0.1, 0.2, 0.4, 0.3), True),
+        (3.0, (0.2, 0.2, 0.2, 0.4), True),
+    ],
+)
+def test_means_that_contradict_their_probabilities(
+    mean: float, probabilities: tuple[float, ...] | None, contradictory: bool
+) -> None:
+    """A mean that is further from the expectation of its probabilities than rounding explains is found."""
+    answers = check_answers([SCALE], {"use": ScaleAnswer(mean, probabilities)})
+    assert contradictory_means([SCALE], answers) == (["use"] if contradictory else [])

@@ -53,12 +53,16 @@ _RESEND_REASONS: Final = frozenset(
 )
 # OUT_OF_ORDER: this replica was told of the invocation, but the scope that followed went to another one.
 _RESTORE_REASONS: Final = frozenset({"INVOCATION_NOT_FOUND", "REPLICA_BEHIND", "STALE_REVISION", "OUT_OF_ORDER"})
+# The server has sent the request to its decision model as often as it may; each repetition would be as many attempts.
+_RETRIES_SPENT: Final = "retries_spent"
 # Without a reason the failure is not plannerd's own: a broken connection, a proxy, a process that was killed.
 _RESEND_CODES: Final = frozenset({"UNAVAILABLE", "DEADLINE_EXCEEDED", "CANCELLED", "UNKNOWN", "INTERNAL"})
 
 
 def remedy(error: PlannerdError) -> Remedy:
     """What to do about `error`."""
+    if error.metadata.get(_RETRIES_SPENT) == "true":
+        return Remedy.STOP
     if error.reason in _RESTORE_REASONS:
         return Remedy.RESTORE
     if error.reason in _RESEND_REASONS or (error.reason and error.retry_after is not None):

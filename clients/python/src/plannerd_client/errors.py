@@ -241,6 +241,10 @@ class DecisionModelCredentials(PlannerdError, reason="DECISION_MODEL_CREDENTIALS
     """The decision model rejects the server's credentials."""
 
 
+class DecisionModelRejected(PlannerdError, reason="DECISION_MODEL_REJECTED"):
+    """The decision model's host rejects the server's request as such; its operator must mend that."""
+
+
 # --- the server and the way to it
 
 

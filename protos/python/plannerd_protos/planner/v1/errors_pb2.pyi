@@ -99,7 +99,10 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     ERROR_REASON_DECISION_MODEL_UNEXPECTED: _ErrorReason.ValueType  # 33
     """FAILED_PRECONDITION. Another model answered than DecisionOptions.expected_model, and strict is set."""
     ERROR_REASON_DECISION_MODEL_UNAVAILABLE: _ErrorReason.ValueType  # 34
-    """UNAVAILABLE. The decision model can't be reached, takes too long or throttles, after retries."""
+    """UNAVAILABLE. The decision model can't be reached, takes too long or throttles, after retries. When the
+    server has made all the attempts that it may, the metadata has retries_spent = "true": don't repeat the
+    request then, each repetition would be as many attempts again.
+    """
     ERROR_REASON_DECISION_INVALID_ANSWER: _ErrorReason.ValueType  # 35
     """INTERNAL. The decision model answered something that is no valid answer."""
     ERROR_REASON_DECISION_MODEL_CREDENTIALS: _ErrorReason.ValueType  # 36
@@ -124,6 +127,10 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """
     ERROR_REASON_STORE_FULL: _ErrorReason.ValueType  # 45
     """RESOURCE_EXHAUSTED. The shared store has no room left."""
+    ERROR_REASON_DECISION_MODEL_REJECTED: _ErrorReason.ValueType  # 46
+    """INTERNAL. The decision model's host rejects the request as such: its address or the model's name is
+    wrong there, or it does not understand what it is sent. Nothing but the operator can mend that.
+    """
 
 class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
     """Why a request failed. Every error of plannerd carries a google.rpc.ErrorInfo with the domain
@@ -209,7 +216,10 @@ ERROR_REASON_DECISION_REFUSED: ErrorReason.ValueType  # 32
 ERROR_REASON_DECISION_MODEL_UNEXPECTED: ErrorReason.ValueType  # 33
 """FAILED_PRECONDITION. Another model answered than DecisionOptions.expected_model, and strict is set."""
 ERROR_REASON_DECISION_MODEL_UNAVAILABLE: ErrorReason.ValueType  # 34
-"""UNAVAILABLE. The decision model can't be reached, takes too long or throttles, after retries."""
+"""UNAVAILABLE. The decision model can't be reached, takes too long or throttles, after retries. When the
+server has made all the attempts that it may, the metadata has retries_spent = "true": don't repeat the
+request then, each repetition would be as many attempts again.
+"""
 ERROR_REASON_DECISION_INVALID_ANSWER: ErrorReason.ValueType  # 35
 """INTERNAL. The decision model answered something that is no valid answer."""
 ERROR_REASON_DECISION_MODEL_CREDENTIALS: ErrorReason.ValueType  # 36
@@ -234,4 +244,8 @@ server's log.
 """
 ERROR_REASON_STORE_FULL: ErrorReason.ValueType  # 45
 """RESOURCE_EXHAUSTED. The shared store has no room left."""
+ERROR_REASON_DECISION_MODEL_REJECTED: ErrorReason.ValueType  # 46
+"""INTERNAL. The decision model's host rejects the request as such: its address or the model's name is
+wrong there, or it does not understand what it is sent. Nothing but the operator can mend that.
+"""
 Global___ErrorReason: _TypeAlias = ErrorReason  # noqa: Y015

@@ -252,6 +252,8 @@ class _WarningCodeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_WarningCo
     """Another model answered than the time before, in this step or in an earlier one, also before a restore.
     Its numbers may mean something else.
     """
+    WARNING_CODE_MEAN_CONTRADICTS_PROBABILITIES: _WarningCode.ValueType  # 9
+    """The mean of a scale is not what the probabilities of its levels come to."""
 
 class WarningCode(_WarningCode, metaclass=_WarningCodeEnumTypeWrapper):
     """What a warning is about."""
@@ -276,6 +278,8 @@ WARNING_CODE_MODEL_CHANGED: WarningCode.ValueType  # 8
 """Another model answered than the time before, in this step or in an earlier one, also before a restore.
 Its numbers may mean something else.
 """
+WARNING_CODE_MEAN_CONTRADICTS_PROBABILITIES: WarningCode.ValueType  # 9
+"""The mean of a scale is not what the probabilities of its levels come to."""
 Global___WarningCode: _TypeAlias = WarningCode  # noqa: Y015
 
 @_typing.final
