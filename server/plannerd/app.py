@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from plannerd.decisions.fixed import FixedModel
-from plannerd.decisions.model import DecisionModel
+from plannerd.decisions.model import DecisionModel, ModelLimits
 from plannerd.decisions.models import DecisionModels
+from plannerd.decisions.retries import RetryRules
 from plannerd.decisions.script import load_script
 from plannerd.decisions.sparrow import SparrowModel
+from plannerd.decisions.systemone import ApiKey, HostOptions, SystemOneModel
 from plannerd.invocations.commands import StepEvent
 from plannerd.invocations.definitions import Definitions
 from plannerd.invocations.engine import Engine, EngineLimits
@@ -28,7 +30,14 @@ from plannerd.services.codec.configuration import InitLimits, read_configuration
 from plannerd.services.codec.replies import encode_step
 from plannerd.services.decision_service import DecisionModelService
 from plannerd.services.planner_service import PlannerService
-from plannerd.settings import FixedSettings, ModelSettings, Settings, SparrowSettings, StoreSettings
+from plannerd.settings import (
+    FixedSettings,
+    ModelSettings,
+    Settings,
+    SparrowSettings,
+    StoreSettings,
+    SystemOneSettings,
+)
 from plannerd.telemetry.logging import get_logger, printable
 from plannerd.transport.catalogue import catalogue
 from plannerd.transport.handlers import Service
@@ -78,7 +87,7 @@ def build(settings: Settings) -> App:
     """
     server, limits, decisions = settings.server, settings.limits, settings.decisions
     models = DecisionModels(
-        {name: _model(f"decisions.models.{name}", chosen) for name, chosen in decisions.models.items()},
+        {name: _model(name, chosen) for name, chosen in decisions.models.items()},
         decisions.default,
     )
     definitions = Definitions(_planners(), keep_source=settings.store.url is not None)
@@ -190,12 +199,44 @@ def _log_warnings(event: StepEvent) -> None:
         )
 
 
-def _model(path: str, chosen: ModelSettings) -> DecisionModel:
+def _model(name: str, chosen: ModelSettings) -> DecisionModel:
     try:
         match chosen:
             case SparrowSettings():
                 return SparrowModel(chosen.model, queue=chosen.queue, options=chosen.max_options)
             case FixedSettings():
                 return FixedModel(load_script(chosen.file), remember=0)
+            case SystemOneSettings():
+                return _systemone(name, chosen)
     except (OSError, ValueError, RuntimeError) as error:
-        raise BuildError(f"{path}: {error}") from error
+        raise BuildError(f"decisions.models.{name}: {error}") from error
+
+
+def _systemone(name: str, chosen: SystemOneSettings) -> SystemOneModel:
+    key = ApiKey(variable=chosen.api_key_env, file=chosen.api_key_file)
+    if chosen.base_url.lower().startswith("http:") and key.current() is not None:
+        get_logger().warning("key_unencrypted", model=name, detail="the key of this model is sent without TLS")
+    return SystemOneModel(
+        name,
+        HostOptions(
+            base_url=chosen.base_url,
+            model=chosen.model,
+            key=key,
+            ca_file=chosen.ca_file,
+            connections=chosen.max_concurrent,
+            idle_seconds=chosen.idle_connection_seconds,
+            max_response_bytes=chosen.max_response_bytes,
+        ),
+        limits=ModelLimits(
+            questions=chosen.max_questions, options=chosen.max_options, levels=chosen.max_levels, images=chosen.images
+        ),
+        form=chosen.input_format,
+        max_input_bytes=chosen.max_input_bytes,
+        retries=RetryRules(
+            retries=chosen.retries,
+            attempt_seconds=chosen.attempt_timeout_seconds,
+            first_wait=chosen.retry_wait_seconds,
+        ),
+        concurrent=chosen.max_concurrent,
+        queue=chosen.max_queue,
+    )

@@ -49,7 +49,8 @@ class DecisionModel(Protocol):
 
         Raises:
             PlannerdError: DECISION_MODEL_UNAVAILABLE, DECISION_INVALID_ANSWER, DECISION_MODEL_CREDENTIALS,
-                DECISION_MODEL_LIMIT or DECISION_QUEUE_FULL. Cancelling the call leaves nothing behind.
+                DECISION_MODEL_REJECTED, DECISION_MODEL_LIMIT or DECISION_QUEUE_FULL.
+                Cancelling the call leaves nothing behind.
         """
 
     async def close(self) -> None:

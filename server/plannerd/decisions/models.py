@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from plannerd.decisions.answers import MAX_MODEL_CHARS, DecisionResponse
+from plannerd.decisions.deadline import seconds_left
 from plannerd.decisions.model import DecisionModel
 from plannerd.decisions.questions import DecisionRequest
 from plannerd.decisions.validation import check_answers, check_limits, check_request, checked_usage, sendable
@@ -71,7 +72,8 @@ class DecisionModels:
             named: the model, from `get`.
             request: what to ask.
             timeout: seconds after which the model counts as unavailable; None: no limit. The deadline of the
-                call behind it is another matter: who has one cancels this call.
+                call behind it (`deadline.call_deadline`) is another matter: who has one cancels this call. The
+                model is told what is left of it, if that is less.
 
         Raises:
             PlannerdError: what `check_request`, `check_limits` and `check_answers` raise, what the model
@@ -97,7 +99,7 @@ async def _decide(named: NamedModel, request: DecisionRequest, timeout: float | 
     limit = asyncio.timeout(timeout)
     try:
         async with limit:
-            return await named.model.decide(request, timeout)
+            return await named.model.decide(request, seconds_left(timeout))
     except TimeoutError:
         if not limit.expired():
             raise

@@ -70,12 +70,26 @@ class InputText:
         """
         if self.size <= budget:
             return RenderedInput("\n".join(f"{field.name}:{_head(field.value, self.size)}" for field in self._fields))
-        granted = _spread(self._sizes, [field.rank for field in self._fields], max(0, budget - self._frame))
         text = "\n".join(
-            f"{field.name}:{_head(field.value, size) if size <= room else _cut(field.value, room)}"
-            for field, size, room in zip(self._fields, self._sizes, granted, strict=True)
+            f"{field.name}:{_head(field.value, size) if cut is None else cut}"
+            for field, size, cut in zip(self._fields, self._sizes, self._cuts(budget), strict=True)
         )
         return RenderedInput(text, Truncation(original_chars=self.size, used_chars=len(text)))
+
+    def cut_values(self, budget: int) -> list[str | None]:
+        """For each field the text that its value is cut to, by the rules of `cut`; None where it stays whole.
+
+        Args:
+            budget: what all the text may have, as for `cut`.
+        """
+        return [None if cut is None else _unindented(cut) for cut in self._cuts(budget)]
+
+    def _cuts(self, budget: int) -> list[str | None]:
+        granted = _spread(self._sizes, [field.rank for field in self._fields], max(0, budget - self._frame))
+        return [
+            None if size <= room else _cut(field.value, room)
+            for field, size, room in zip(self._fields, self._sizes, granted, strict=True)
+        ]
 
 
 # --- room for each value
@@ -157,6 +171,11 @@ def _cut(value: Value, room: int) -> str:
     start = max(1, keep - _WORD)
     end = max(head.rfind(" ", start), head.rfind("\n", start))
     return head[: end if end > 0 else keep] + _ELLIPSIS[:room]
+
+
+def _unindented(text: str) -> str:
+    """The text of a value as it stands alone, not behind a name."""
+    return text.removeprefix(" ") if text.startswith(" ") else text.replace("\n  ", "\n").removeprefix("\n")
 
 
 def _scalar(value: Value) -> str:

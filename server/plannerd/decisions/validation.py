@@ -254,7 +254,7 @@ def contradictory_means(questions: Iterable[Question], answers: Mapping[str, Ans
 
 def _check_answer(question: Question, answer: Answer | None) -> Answer:
     if answer is None:
-        raise _invalid_answer(question, "is missing")
+        raise invalid_answer(question, "is missing")
     if isinstance(answer, Refusal):
         return Refusal(sendable(answer.message, MAX_REFUSAL_CHARS))
     if isinstance(question, YesNo) and isinstance(answer, YesNoAnswer):
@@ -264,19 +264,19 @@ def _check_answer(question: Question, answer: Answer | None) -> Answer:
         return _check_choice(question, answer)
     if isinstance(question, Scale) and isinstance(answer, ScaleAnswer):
         return _check_scale(question, answer)
-    raise _invalid_answer(question, f"is a {type(answer).__name__}, which does not fit a {type(question).__name__}")
+    raise invalid_answer(question, f"is a {type(answer).__name__}, which does not fit a {type(question).__name__}")
 
 
 def _check_choice(question: Choice, answer: ChoiceAnswer) -> ChoiceAnswer:
     offered = [option.name for option in question.options]
     if answer.value not in offered:
-        raise _invalid_answer(question, "names an option that was not offered")
+        raise invalid_answer(question, "names an option that was not offered")
     probabilities = answer.probabilities
     if probabilities is not None:
         if not isinstance(probabilities, Mapping):
-            raise _invalid_answer(question, "has no probability per option")
+            raise invalid_answer(question, "has no probability per option")
         if not probabilities.keys() <= set(offered):
-            raise _invalid_answer(question, "has a probability for an option that was not offered")
+            raise invalid_answer(question, "has a probability for an option that was not offered")
         probabilities = {name: _number(question, "probability", p, 1) for name, p in probabilities.items()}
         _check_sum(question, probabilities.values(), len(offered))
     return ChoiceAnswer(answer.value, probabilities, _confidence(question, answer.confidence))
@@ -288,10 +288,10 @@ def _check_scale(question: Scale, answer: ScaleAnswer) -> ScaleAnswer:
     probabilities = answer.probabilities
     if probabilities is not None:
         if not isinstance(probabilities, Sequence):
-            raise _invalid_answer(question, "has no probability per level")
+            raise invalid_answer(question, "has no probability per level")
         if len(probabilities) != levels:
             problem = f"has probabilities for {len(probabilities)} levels, and the question has {levels}"
-            raise _invalid_answer(question, problem)
+            raise invalid_answer(question, problem)
         probabilities = tuple(_number(question, "probability", p, 1) for p in probabilities)
         _check_sum(question, probabilities, levels)
     return ScaleAnswer(mean, probabilities, _confidence(question, answer.confidence))
@@ -300,15 +300,15 @@ def _check_scale(question: Scale, answer: ScaleAnswer) -> ScaleAnswer:
 def _check_sum(question: Question, probabilities: Iterable[float], count: int) -> None:
     total = math.fsum(probabilities)
     if abs(total - 1) > min(0.25, _ROUNDING * count) + TOLERANCE:
-        raise _invalid_answer(question, f"has probabilities that sum to {total:.6g} instead of 1")
+        raise invalid_answer(question, f"has probabilities that sum to {total:.6g} instead of 1")
 
 
 def _number(question: Question, what: str, value: object, high: float, low: float = 0) -> float:
     """`value` as a float within [low, high]; booleans are no numbers, and NaN is within no range."""
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise _invalid_answer(question, f"has no number as {what}")
+        raise invalid_answer(question, f"has no number as {what}")
     if not low - TOLERANCE <= value <= high + TOLERANCE:
-        raise _invalid_answer(question, f"has a {what} that is not within {low:g} and {high:g}")
+        raise invalid_answer(question, f"has a {what} that is not within {low:g} and {high:g}")
     return float(min(max(value, low), high))
 
 
@@ -317,7 +317,8 @@ def _confidence(question: Question, value: float | None) -> float | None:
     return None if value is None else _number(question, "confidence", value, biggest, -biggest)
 
 
-def _invalid_answer(question: Question, problem: str) -> PlannerdError:
+def invalid_answer(question: Question, problem: str) -> PlannerdError:
+    """The error of an answer that breaks a rule; `problem` goes on after its name and repeats nothing of it."""
     return PlannerdError(
         Reason.DECISION_INVALID_ANSWER,
         f"the decision model's answer to '{question.name}' {problem}",

@@ -23,6 +23,7 @@ from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
 from google.protobuf.message import DecodeError, Message
 from google.protobuf.message_factory import GetMessageClass
 
+from plannerd.decisions.deadline import call_deadline
 from plannerd.errors import PlannerdError, Reason
 from plannerd.services.context import CallContext
 from plannerd.transport.gate import Context, Gate, Passage, draining
@@ -146,7 +147,9 @@ def _unary(codec: _Codec, behave: Unary, gate: Gate) -> Callable[[bytes, Context
             request: Any = codec.decode(raw)
             if codec.has_id:
                 passage.invocation_id = request.invocation_id
-            reply = codec.encode(await behave(request, passage.facts()))
+            facts = passage.facts()
+            with call_deadline(facts.time_remaining):
+                reply = codec.encode(await behave(request, facts))
         except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 (the gate logs and answers)
             await gate.fail(passage, error)
         finally:

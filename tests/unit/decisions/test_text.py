@@ -214,3 +214,21 @@ def test_only_what_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
         calls = count_calls(monkeypatch, "_scalar")
         assert len(text.cut(300).text) <= 300
         assert 0 < calls() <= 300
+
+
+@given(FIELDS, st.integers(0, 400))
+def test_cut_values_are_those_of_the_text(fields: list[Field], budget: int) -> None:
+    """A value is cut alone exactly where it is cut in the text, and is not longer there."""
+    text = InputText(fields)
+    cuts = text.cut_values(budget)
+    assert all(cut is None for cut in cuts) == (text.size <= budget)
+    assert sum(len(cut) for cut in cuts if cut is not None) <= max(budget, 0)
+
+
+def test_a_cut_value_stands_alone() -> None:
+    """The text of a cut value has no indentation of its own."""
+    fields = [
+        Field("order", {"id": 7, "lines": [{"sku": "A-7"}, {"sku": "B-9"}]}),
+        Field("request", "one two three four"),
+    ]
+    assert InputText(fields).cut_values(60) == ["id: 7\nlines:\n  -...", None]
