@@ -1,0 +1,423 @@
+"""Hosts of System One that are slow, hang, close, send garbage, never end, redirect and flap."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import json
+import ssl
+import statistics
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from email.utils import formatdate
+from pathlib import Path
+from typing import Any, Final
+
+import grpc
+import grpc.aio
+import pytest
+import trustme
+
+from plannerd.decisions.retries import RETRIES_SPENT
+from plannerd_protos.planner.v1 import planner_pb2, step_pb2
+from tests.support.hosts import (
+    MODEL,
+    NEVER,
+    Behaviour,
+    Request,
+    answer,
+    drip,
+    endless,
+    half,
+    half_closed,
+    half_hanging,
+    hang,
+    host,
+    in_turn,
+    raw,
+    reset,
+    response_to,
+    slow,
+    status,
+)
+from tests.support.systemone import HANGS, PATIENCE, QUICK, asking, until, yes_or_no
+
+SECRET: Final = "sk-tangerine-1"
+UNAVAILABLE: Final = "DECISION_MODEL_UNAVAILABLE"
+INVALID: Final = "DECISION_INVALID_ANSWER"
+REJECTED: Final = "DECISION_MODEL_REJECTED"
+CREDENTIALS: Final = "DECISION_MODEL_CREDENTIALS"
+
+OK: Final = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
+BOMB: Final = gzip.compress(b" " * (8 << 20))
+
+
+def json_of(**fields: Any) -> Behaviour:
+    """A response with some fields in place of the right ones."""
+    return answer(lambda request: response_to(request.json) | fields)
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """What a host does, and what plannerd makes of it.
+
+    Attributes:
+        name: for the report.
+        does: to a request.
+        reason: of the error when it goes on; where it may pass, requests are retried.
+        slow: attempts end by their time-out alone.
+    """
+
+    name: str
+    does: Behaviour
+    reason: str = UNAVAILABLE
+    slow: bool = False
+
+    @property
+    def passes(self) -> bool:
+        """Whether another attempt is made."""
+        return self.reason == UNAVAILABLE
+
+
+FAULTS: Final = [
+    # The way there.
+    Fault("hangs", hang, slow=True),
+    Fault("answers too late", slow(NEVER), slow=True),
+    Fault("closes at once", raw(b"")),
+    Fault("resets", reset),
+    Fault("closes in the head", raw(b"HTTP/1.1 200 OK\r\nContent-Le")),
+    Fault("closes its side in the head", half_closed),
+    Fault("closes in the body", half),
+    Fault("hangs in the body", half_hanging, slow=True),
+    Fault("drips", drip(0.05), slow=True),
+    # Not HTTP, or too much of it.
+    Fault("sends garbage", raw(bytes(range(256)) * 64)),
+    Fault("speaks another protocol", raw(b"220 mail.example ESMTP\r\n", close=False), slow=True),
+    Fault("never ends its head", endless(b"X-A: b\r\n", b"HTTP/1.1 200 OK\r\n")),
+    Fault(
+        "sends interim responses for ever", endless(b"HTTP/1.1 102 Processing\r\n\r\n", b"", at_once=2048), slow=True
+    ),
+    Fault("never ends its body", endless(b"1000\r\n" + b" " * 4096 + b"\r\n"), INVALID),
+    Fault("sends a huge body", endless(b" " * 65536, OK + b"Content-Length: 99999999999\r\n\r\n"), INVALID),
+    Fault(
+        "never ends an error",
+        endless(b"1000\r\n" + b" " * 4096 + b"\r\n", b"HTTP/1.1 500 X\r\nTransfer-Encoding: chunked\r\n\r\n"),
+    ),
+    Fault("contradicts its length", raw(OK + b"Content-Length: 5\r\nContent-Length: 7\r\n\r\n{}")),
+    Fault(
+        "sends a bomb", raw(OK + b"Content-Encoding: gzip\r\nContent-Length: %d\r\n\r\n" % len(BOMB) + BOMB), INVALID
+    ),
+    # Statuses.
+    Fault("400", status(400), REJECTED),
+    Fault("401", status(401), CREDENTIALS),
+    Fault("402", status(402), CREDENTIALS),
+    Fault("403", status(403), CREDENTIALS),
+    Fault("404", status(404), REJECTED),
+    Fault("408", status(408)),
+    Fault("413", status(413), "DECISION_MODEL_LIMIT"),
+    Fault("422", status(422), REJECTED),
+    Fault("429", status(429)),
+    Fault("500", status(500)),
+    Fault("503", status(503)),
+    Fault("529", status(529)),
+    Fault("599 in plain text", status(599, b"oh no", Content_Type="text/plain")),
+    Fault("an error without a body", status(503, b"")),
+    # Answers that are none.
+    Fault("204", status(204, b""), INVALID),
+    Fault("200 without a body", raw(OK + b"Content-Length: 0\r\n\r\n", close=False), INVALID),
+    Fault("200 with a page", status(200, b"<html>tangerine</html>", Content_Type="text/html"), INVALID),
+    Fault("200 with half of the JSON", status(200, b'{"model": "m", "answers": {'), INVALID),
+    Fault("200 with a list", status(200, b"[1, 2]"), INVALID),
+    Fault("200 with deep JSON", status(200, b"[" * 100_000), INVALID),
+    Fault("200 in no encoding", status(200, b'{"answers": "\xff\xfe"}'), INVALID),
+    Fault("no answers", json_of(answers=None), INVALID),
+    Fault("answers to other questions", json_of(answers={"other": {"type": "noul", "noul": 1}}), INVALID),
+    Fault("an answer of another kind", json_of(answers={"decision_agent": {"type": "noul", "noul": 1}}), INVALID),
+    Fault(
+        "an agent that is none", json_of(answers={"decision_agent": {"type": "choice", "choice": "tangerine"}}), INVALID
+    ),
+    Fault("a refusal", json_of(answers={"decision_agent": {"type": "refusal", "message": "no"}}), "DECISION_REFUSED"),
+]
+
+OVERSHOOTS: Final[dict[str, float]] = {}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _overshoots(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Prints by how much deadlines were missed, where somebody looks (`-s`)."""
+    yield
+    if OVERSHOOTS:
+        late = sorted(OVERSHOOTS.values())
+        worst = max(OVERSHOOTS, key=OVERSHOOTS.__getitem__)
+        print(
+            f"\nbeyond the deadline, over {len(late)} faults: median {statistics.median(late) * 1000:.0f} ms, "
+            f"worst {late[-1] * 1000:.0f} ms ({worst})"
+        )
+
+
+@pytest.fixture
+def key(monkeypatch: pytest.MonkeyPatch) -> str:
+    """The variable with the key."""
+    monkeypatch.setenv("JEV_KEY", SECRET)
+    return "JEV_KEY"
+
+
+def started(response: planner_pb2.FirstActionResponse) -> list[str]:
+    """The agents that a step called."""
+    return [call.agent_id for call in response.step.calls]
+
+
+@pytest.mark.parametrize("fault", [fault for fault in FAULTS if fault.passes], ids=lambda fault: fault.name)
+async def test_what_passes_is_retried(fault: Fault, key: str) -> None:
+    """After an attempt that failed in passing the step succeeds, with the same decision, and counts its retries."""
+    # With a short time, any attempt may take too long on a busy machine.
+    settings = {**QUICK, "retries": 10} if fault.slow else {**QUICK, "attempt_timeout_seconds": HANGS}
+    async with host(fault.does) as there, asking(there.url, api_key_env=key, **settings) as plannerd:
+        answered = await plannerd.planner.FirstAction(await plannerd.routing(), timeout=HANGS)
+        assert started(answered) == ["billing$0"]
+        [record] = answered.step.explanation.decisions
+        assert record.resolved_model == MODEL
+        assert 1 <= record.retries <= (10 if fault.slow else 1)
+        assert (record.usage.input_tokens, record.usage.output_tokens) == (7, 2)
+        assert len(there.requests) == 1 + record.retries
+        seen = answered.SerializeToString() + plannerd.serving.log().encode()
+    for secret in (SECRET, there.url.partition("//")[2], "tangerine"):
+        assert secret.encode() not in seen
+    await until(lambda: there.connections == 0)
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
+async def test_what_lasts_fails_the_step_in_time(fault: Fault, key: str) -> None:
+    """A host that does not recover fails the step with a reason, before its time is over, and leaves it as it was."""
+    timeout = 0.6
+    settings = {"attempt_timeout_seconds": 60, "retry_wait_seconds": 0.01}
+    async with host(always=fault.does) as there, asking(there.url, api_key_env=key, **settings) as plannerd:
+        step = await plannerd.routing(timeout)
+        begun = time.perf_counter()
+        error = await plannerd.failing(step)
+        took = time.perf_counter() - begun
+        OVERSHOOTS[fault.name] = max(0.0, took - timeout)
+        assert took < timeout + PATIENCE
+        assert error.reason == fault.reason
+        attempts = len(there.requests)
+        if fault.slow:
+            assert took >= timeout - 0.05
+            assert attempts == 1
+        elif fault.passes:
+            assert attempts == 3
+            assert (error.metadata["attempts"], error.metadata[RETRIES_SPENT]) == ("3", "true")
+        else:
+            assert attempts == 1
+            assert RETRIES_SPENT not in error.metadata
+        assert error.metadata.get("model", "jev") == "jev"
+        there.always = answer()
+        answered = await plannerd.planner.FirstAction(step, timeout=HANGS)
+        assert started(answered) == ["billing$0"]
+        assert answered.step.position.revision == 1
+        log = plannerd.serving.log()
+        seen = f"{error} {log}".encode() + answered.SerializeToString()
+    assert "kumquat" not in log
+    for secret in (SECRET, there.url.partition("//")[2], "tangerine"):
+        assert secret.encode() not in seen
+    assert not [line for line in plannerd.serving.all_events() if line["event"] == "unexpected_error"]
+    await until(lambda: there.connections == 0)
+
+
+async def test_nobody_there(key: str) -> None:
+    """A host that is not there at all is unavailable."""
+    async with host() as there:
+        url = there.url
+    async with asking(url, api_key_env=key, **QUICK) as plannerd:
+        error = await plannerd.failing(await plannerd.routing())
+    assert (error.code, error.reason) == (grpc.StatusCode.UNAVAILABLE, UNAVAILABLE)
+    assert error.text == "decision model 'jev' can't be reached (3 attempts)"
+
+
+async def test_the_deadline_of_the_call_holds() -> None:
+    """When the call's own deadline passes, or its client hangs up, the request to the host ends with it."""
+    async with host(always=hang) as there, asking(there.url) as plannerd:
+        step = await plannerd.routing()
+        # Whoever notices first says so, the client or the server.
+        error = await plannerd.failing(step, timeout=0.3)
+        assert error.code in (grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.UNAVAILABLE)
+        await until(lambda: there.connections == 0)
+        call = plannerd.planner.FirstAction(step)
+        await until(lambda: there.connections == 1)
+        call.cancel()
+        await until(lambda: there.connections == 0)
+        there.always = answer()
+        assert started(await plannerd.planner.FirstAction(step, timeout=HANGS)) == ["billing$0"]
+
+
+@pytest.mark.parametrize(("asked", "least"), [("30", 30.0), (formatdate(time.time() + 3000, usegmt=True), 2000.0)])
+async def test_a_wait_that_does_not_fit_is_told_at_once(asked: str, least: float) -> None:
+    """If the host wants a longer pause than the call has time, the step fails now, and says how long to wait."""
+    async with host(always=status(429, Retry_After=asked)) as there, asking(there.url) as plannerd:
+        step = await plannerd.routing()
+        begun = time.perf_counter()
+        error = await plannerd.failing(step, timeout=20)
+        assert time.perf_counter() - begun < 10
+        assert (error.code, error.reason) == (grpc.StatusCode.UNAVAILABLE, UNAVAILABLE)
+        assert error.retry_after is not None
+        assert error.retry_after >= least
+        assert RETRIES_SPENT not in error.metadata
+        assert len(there.requests) == 1
+
+
+async def test_a_wait_that_fits_is_waited() -> None:
+    """A pause that the host asks for is kept."""
+    async with host(status(503, Retry_After="1")) as there, asking(there.url, retry_wait_seconds=0) as plannerd:
+        begun = time.perf_counter()
+        answered = await plannerd.planner.FirstAction(await plannerd.routing(), timeout=HANGS)
+        assert time.perf_counter() - begun >= 1
+        assert answered.step.explanation.decisions[0].retries == 1
+
+
+@pytest.mark.parametrize("code", [301, 302, 303, 307, 308])
+async def test_redirects_are_not_followed(code: int, key: str) -> None:
+    """A redirect is not followed, so no key and no input go anywhere else."""
+    async with host() as elsewhere:
+        redirect = status(code, Location=f"{elsewhere.url}/v1/systemone")
+        async with host(always=redirect) as there, asking(there.url, api_key_env=key, **QUICK) as plannerd:
+            error = await plannerd.failing(await plannerd.routing())
+            assert (error.code, error.reason) == (grpc.StatusCode.INTERNAL, REJECTED)
+            assert error.metadata == {"model": "jev", "http_status": str(code)}
+            assert len(there.requests) == 1
+        assert elsewhere.opened == 0
+
+
+async def test_flapping() -> None:
+    """A host that fails every other request, each time in another way, fails none of ours."""
+    flapping = in_turn(status(503), answer(), reset, answer(), half, answer(), raw(b"x" * 99), answer())
+    async with host(always=flapping) as there, asking(there.url, **QUICK) as plannerd:
+        replies = [await plannerd.decisions.Decide(yes_or_no(), timeout=HANGS) for _ in range(20)]
+        assert [reply.answers[0].yes_no.probability for reply in replies] == [0.9] * 20
+        assert [reply.retries for reply in replies] == [1] * 20
+        assert len(there.requests) == 40
+
+
+async def test_connections_are_kept_and_replaced() -> None:
+    """One connection serves one request after the other; one that the host closed in the meantime is replaced."""
+    async with host() as there, asking(there.url) as plannerd:
+        for _ in range(5):
+            await plannerd.decisions.Decide(yes_or_no(), timeout=HANGS)
+        assert there.opened == 1
+        there.script.append(raw(OK + b"Content-Length: 3\r\n\r\n{} ", close=True))
+        await plannerd.failing(yes_or_no())
+        await until(lambda: there.connections == 0)
+        reply = await plannerd.decisions.Decide(yes_or_no(), timeout=HANGS)
+        assert (reply.retries, there.opened) == (0, 2)
+
+
+async def test_too_many_requests_are_shed() -> None:
+    """As many requests as allowed are under way, as many wait as may, the others are refused with a time to wait."""
+    let_go = asyncio.Event()
+
+    async def gated(exchange: Any) -> None:
+        await let_go.wait()
+        await answer()(exchange)
+
+    async with host(always=gated) as there, asking(there.url, max_concurrent=2, max_queue=3) as plannerd:
+        calls = [plannerd.decisions.Decide(yes_or_no(), timeout=HANGS) for _ in range(9)]
+        await until(lambda: len(there.requests) == 2)
+        await until(lambda: sum(call.done() for call in calls) == 4)
+        let_go.set()
+        results = await asyncio.gather(*calls, return_exceptions=True)
+        refused = [result for result in results if isinstance(result, grpc.aio.AioRpcError)]
+        assert {error.code() for error in refused} == {grpc.StatusCode.RESOURCE_EXHAUSTED}
+        assert len(refused) == 4
+        assert there.opened == 2
+        error = await _full(plannerd, there, let_go)
+        assert error.reason == "DECISION_QUEUE_FULL"
+        assert error.retry_after is not None
+        assert error.retry_after > 0
+
+
+async def _full(plannerd: Any, there: Any, let_go: asyncio.Event) -> Any:
+    """The error of one more request than there is room for."""
+    let_go.clear()
+    calls = [plannerd.decisions.Decide(yes_or_no(), timeout=HANGS) for _ in range(5)]
+    served = len(there.requests)
+    await until(lambda: len(there.requests) == served + 2)
+    await asyncio.sleep(0.2)  # for those that wait to be there
+    error = await plannerd.failing(yes_or_no())
+    let_go.set()
+    await asyncio.gather(*calls)
+    return error
+
+
+async def test_nothing_of_the_environment_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither proxies nor the client's own variables change where a request goes or what goes with it."""
+    for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:1")
+        monkeypatch.setenv(name.lower(), "http://127.0.0.1:1")
+    monkeypatch.setenv("no_grpc_proxy", "127.0.0.1")  # the test's own channel is no part of this
+    monkeypatch.setenv("TYPESAFE_BASE_URL", "http://127.0.0.1:1")
+    monkeypatch.setenv("TYPESAFE_API_KEY", SECRET)
+    monkeypatch.setenv("TYPESAFE_DEFAULT_MODEL", "other")
+    async with host() as there, asking(there.url) as plannerd:
+        await plannerd.decisions.Decide(yes_or_no(), timeout=HANGS)
+        [request] = there.requests
+        assert request.json["model"] == "jev-latest"
+        assert "authorization" not in request.headers
+
+
+async def test_what_is_sent(tmp_path: Path) -> None:
+    """A request goes to one path, with the key of the moment, the questions and the input, and no cookies."""
+    file = tmp_path / "key"
+    file.write_text(SECRET)
+
+    def with_cookie(request: Request) -> Behaviour:
+        body = json.dumps(response_to(request.json)).encode()
+        return status(200, body, Set_Cookie="session=1; Path=/")
+
+    async def behave(exchange: Any) -> None:
+        await with_cookie(exchange.request)(exchange)
+
+    async with host(always=behave) as there, asking(f"{there.url}/api/", api_key_file=str(file)) as plannerd:
+        await plannerd.decisions.Decide(yes_or_no("a-b"), timeout=HANGS)
+        file.write_text("sk-other-22")
+        await plannerd.decisions.Decide(yes_or_no(), timeout=HANGS)
+        first, second = there.requests
+        assert (first.method, first.path) == ("POST", "/api/v1/systemone")
+        assert first.json == {
+            "state": {"request": "kumquat"},
+            "model": "jev-latest",
+            "questions": {"a_b": {"type": "noul", "instructions": "Reached?"}},
+        }
+        assert first.headers["authorization"] == f"Bearer {SECRET}"
+        assert first.headers["accept-encoding"] == "identity"
+        assert second.headers["authorization"] == "Bearer sk-other-22"
+        assert "cookie" not in second.headers
+
+
+async def test_a_cut_input_is_said() -> None:
+    """An input that is cut gives a warning, with sizes in the explanation, and the model sees no more than allowed."""
+    async with host() as there, asking(there.url, max_input_bytes=1024) as plannerd:
+        step = await plannerd.routing()
+        step.scope.set["ticket"].string_value = "word " * 2000
+        answered = (await plannerd.planner.FirstAction(step, timeout=HANGS)).step
+        [request] = there.requests
+    state = request.json["state"]
+    assert len(json.dumps(state, separators=(",", ":"))) <= 1024
+    assert state["ticket"].endswith("...")
+    assert [warning.code for warning in answered.warnings] == [step_pb2.WARNING_CODE_INPUT_TRUNCATED]
+    truncation = answered.explanation.decisions[0].truncation
+    assert truncation.original_chars > 10_000
+    assert 900 < truncation.used_chars <= 1024
+
+
+async def test_tls(tmp_path: Path) -> None:
+    """With https the host must show a certificate that is trusted: by the system, or by `ca_file`."""
+    authority = trustme.CA()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("127.0.0.1").configure_cert(context)
+    bundle = tmp_path / "ca.pem"
+    authority.cert_pem.write_to_path(bundle)
+    async with host(tls=context) as there:
+        async with asking(there.url, ca_file=str(bundle)) as plannerd:
+            assert (await plannerd.decisions.Decide(yes_or_no(), timeout=HANGS)).model == MODEL
+        async with asking(there.url, **QUICK) as plannerd:
+            assert (await plannerd.failing(yes_or_no())).text == "decision model 'jev' can't be reached (3 attempts)"
+        assert len(there.requests) == 1
