@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Final
@@ -86,13 +86,22 @@ def yes_or_no(name: str = "goal") -> decision_pb2.DecideRequest:
 
 @asynccontextmanager
 async def asking(url: str, *, decision_timeout: float = HANGS, **model: Any) -> AsyncIterator[Asking]:
-    """A plannerd whose only model, `jev`, is at `url`, with `model` as further settings of it.
+    """A plannerd whose only model, `jev`, is at `url`, with `model` as further settings of it."""
+    async with asking_all({"jev": {"base_url": url, **model}}, decision_timeout=decision_timeout) as plannerd:
+        yield plannerd
+
+
+@asynccontextmanager
+async def asking_all(
+    models: Mapping[str, Mapping[str, Any]], *, decision_timeout: float = HANGS
+) -> AsyncIterator[Asking]:
+    """A plannerd with these models, of which the first is the default.
 
     When it has stopped, no task is left. Whether connections are is for the host to say.
     """
     before = asyncio.all_tasks()
-    chosen = {"provider": "systemone", "base_url": url, "model": "jev-latest"} | model
-    decisions = {"models": {"jev": chosen}, "timeout_seconds": decision_timeout}
+    chosen = {name: {"provider": "systemone", "model": "jev-latest", **model} for name, model in models.items()}
+    decisions = {"models": chosen, "default": next(iter(chosen)), "timeout_seconds": decision_timeout}
     with captured_log():
         app = build(Settings.model_validate({"decisions": decisions}))
     try:

@@ -41,21 +41,27 @@ class Reply(BaseModel):
 
 
 def wire_names(questions: Sequence[Question]) -> list[str]:
-    """A name on the wire for each question: its own if hosts take it, which all do if it is a plain word.
+    """A name on the wire for each question: its own if it is a plain word, which all hosts take, else one like it.
 
     Models are not told these names.
     """
-    taken: set[str] = set()
-    names = []
-    for question in questions:
-        base = _UNSAFE.sub("_", question.name)[:_LONGEST_NAME]
-        name, number = base, 1
-        while name in taken:
-            number += 1
-            name = f"{base}_{number}"
-        taken.add(name)
-        names.append(name)
-    return names
+    taken = {question.name for question in questions if _is_plain(question.name)}
+    return [question.name if _is_plain(question.name) else _word(question.name, taken) for question in questions]
+
+
+def _is_plain(name: str) -> bool:
+    return len(name) <= _LONGEST_NAME and _UNSAFE.search(name) is None
+
+
+def _word(name: str, taken: set[str]) -> str:
+    """A plain word like `name` that is not taken yet; it is afterwards."""
+    base = _UNSAFE.sub("_", name)[:_LONGEST_NAME]
+    word, number = base, 1
+    while word in taken:
+        number += 1
+        word = f"{base}_{number}"
+    taken.add(word)
+    return word
 
 
 def wire_questions(questions: Sequence[Question]) -> dict[str, QuestionModel]:
