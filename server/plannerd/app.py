@@ -30,14 +30,9 @@ from plannerd.services.codec.configuration import InitLimits, read_configuration
 from plannerd.services.codec.replies import encode_step
 from plannerd.services.decision_service import DecisionModelService
 from plannerd.services.planner_service import PlannerService
-from plannerd.settings import (
-    FixedSettings,
-    ModelSettings,
-    Settings,
-    SparrowSettings,
-    StoreSettings,
-    SystemOneSettings,
-)
+from plannerd.settings import FixedSettings, ModelSettings, Settings, SparrowSettings
+from plannerd.settings.store import StoreSettings
+from plannerd.settings.systemone import SystemOneSettings
 from plannerd.telemetry.logging import get_logger, printable
 from plannerd.transport.catalogue import catalogue
 from plannerd.transport.handlers import Service
@@ -225,7 +220,7 @@ def _systemone(name: str, chosen: SystemOneSettings) -> SystemOneModel:
             ca_file=chosen.ca_file,
             connections=chosen.max_concurrent,
             idle_seconds=chosen.idle_connection_seconds,
-            max_response_bytes=chosen.max_response_bytes,
+            max_response_bytes=chosen.max_reply_bytes,
         ),
         limits=ModelLimits(
             questions=chosen.max_questions, options=chosen.max_options, levels=chosen.max_levels, images=chosen.images

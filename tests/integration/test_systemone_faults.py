@@ -2,30 +2,24 @@
 
 from __future__ import annotations
 
-import asyncio
 import gzip
-import json
-import ssl
 import statistics
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from email.utils import formatdate
-from pathlib import Path
 from typing import Any, Final
 
 import grpc
 import grpc.aio
 import pytest
-import trustme
 
 from plannerd.decisions.retries import RETRIES_SPENT
-from plannerd_protos.planner.v1 import planner_pb2, step_pb2
+from plannerd_protos.planner.v1 import planner_pb2
 from tests.support.hosts import (
     MODEL,
     NEVER,
     Behaviour,
-    Request,
     answer,
     drip,
     endless,
@@ -295,129 +289,3 @@ async def test_flapping() -> None:
         assert [reply.answers[0].yes_no.probability for reply in replies] == [0.9] * 20
         assert [reply.retries for reply in replies] == [1] * 20
         assert len(there.requests) == 40
-
-
-async def test_connections_are_kept_and_replaced() -> None:
-    """One connection serves one request after the other; one that the host closed in the meantime is replaced."""
-    async with host() as there, asking(there.url) as plannerd:
-        for _ in range(5):
-            await plannerd.decisions.Decide(yes_or_no(), timeout=HANGS)
-        assert there.opened == 1
-        there.script.append(raw(OK + b"Content-Length: 3\r\n\r\n{} ", close=True))
-        await plannerd.failing(yes_or_no())
-        await until(lambda: there.connections == 0)
-        reply = await plannerd.decisions.Decide(yes_or_no(), timeout=HANGS)
-        assert (reply.retries, there.opened) == (0, 2)
-
-
-async def test_too_many_requests_are_shed() -> None:
-    """As many requests as allowed are under way, as many wait as may, the others are refused with a time to wait."""
-    let_go = asyncio.Event()
-
-    async def gated(exchange: Any) -> None:
-        await let_go.wait()
-        await answer()(exchange)
-
-    async with host(always=gated) as there, asking(there.url, max_concurrent=2, max_queue=3) as plannerd:
-        calls = [plannerd.decisions.Decide(yes_or_no(), timeout=HANGS) for _ in range(9)]
-        await until(lambda: len(there.requests) == 2)
-        await until(lambda: sum(call.done() for call in calls) == 4)
-        let_go.set()
-        results = await asyncio.gather(*calls, return_exceptions=True)
-        refused = [result for result in results if isinstance(result, grpc.aio.AioRpcError)]
-        assert {error.code() for error in refused} == {grpc.StatusCode.RESOURCE_EXHAUSTED}
-        assert len(refused) == 4
-        assert there.opened == 2
-        error = await _full(plannerd, there, let_go)
-        assert error.reason == "DECISION_QUEUE_FULL"
-        assert error.retry_after is not None
-        assert error.retry_after > 0
-
-
-async def _full(plannerd: Any, there: Any, let_go: asyncio.Event) -> Any:
-    """The error of one more request than there is room for."""
-    let_go.clear()
-    calls = [plannerd.decisions.Decide(yes_or_no(), timeout=HANGS) for _ in range(5)]
-    served = len(there.requests)
-    await until(lambda: len(there.requests) == served + 2)
-    await asyncio.sleep(0.2)  # for those that wait to be there
-    error = await plannerd.failing(yes_or_no())
-    let_go.set()
-    await asyncio.gather(*calls)
-    return error
-
-
-async def test_nothing_of_the_environment_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither proxies nor the client's own variables change where a request goes or what goes with it."""
-    for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"):
-        monkeypatch.setenv(name, "http://127.0.0.1:1")
-        monkeypatch.setenv(name.lower(), "http://127.0.0.1:1")
-    monkeypatch.setenv("no_grpc_proxy", "127.0.0.1")  # the test's own channel is no part of this
-    monkeypatch.setenv("TYPESAFE_BASE_URL", "http://127.0.0.1:1")
-    monkeypatch.setenv("TYPESAFE_API_KEY", SECRET)
-    monkeypatch.setenv("TYPESAFE_DEFAULT_MODEL", "other")
-    async with host() as there, asking(there.url) as plannerd:
-        await plannerd.decisions.Decide(yes_or_no(), timeout=HANGS)
-        [request] = there.requests
-        assert request.json["model"] == "jev-latest"
-        assert "authorization" not in request.headers
-
-
-async def test_what_is_sent(tmp_path: Path) -> None:
-    """A request goes to one path, with the key of the moment, the questions and the input, and no cookies."""
-    file = tmp_path / "key"
-    file.write_text(SECRET)
-
-    def with_cookie(request: Request) -> Behaviour:
-        body = json.dumps(response_to(request.json)).encode()
-        return status(200, body, Set_Cookie="session=1; Path=/")
-
-    async def behave(exchange: Any) -> None:
-        await with_cookie(exchange.request)(exchange)
-
-    async with host(always=behave) as there, asking(f"{there.url}/api/", api_key_file=str(file)) as plannerd:
-        await plannerd.decisions.Decide(yes_or_no("a-b"), timeout=HANGS)
-        file.write_text("sk-other-22")
-        await plannerd.decisions.Decide(yes_or_no(), timeout=HANGS)
-        first, second = there.requests
-        assert (first.method, first.path) == ("POST", "/api/v1/systemone")
-        assert first.json == {
-            "state": {"request": "kumquat"},
-            "model": "jev-latest",
-            "questions": {"a_b": {"type": "noul", "instructions": "Reached?"}},
-        }
-        assert first.headers["authorization"] == f"Bearer {SECRET}"
-        assert first.headers["accept-encoding"] == "identity"
-        assert second.headers["authorization"] == "Bearer sk-other-22"
-        assert "cookie" not in second.headers
-
-
-async def test_a_cut_input_is_said() -> None:
-    """An input that is cut gives a warning, with sizes in the explanation, and the model sees no more than allowed."""
-    async with host() as there, asking(there.url, max_input_bytes=1024) as plannerd:
-        step = await plannerd.routing()
-        step.scope.set["ticket"].string_value = "word " * 2000
-        answered = (await plannerd.planner.FirstAction(step, timeout=HANGS)).step
-        [request] = there.requests
-    state = request.json["state"]
-    assert len(json.dumps(state, separators=(",", ":"))) <= 1024
-    assert state["ticket"].endswith("...")
-    assert [warning.code for warning in answered.warnings] == [step_pb2.WARNING_CODE_INPUT_TRUNCATED]
-    truncation = answered.explanation.decisions[0].truncation
-    assert truncation.original_chars > 10_000
-    assert 900 < truncation.used_chars <= 1024
-
-
-async def test_tls(tmp_path: Path) -> None:
-    """With https the host must show a certificate that is trusted: by the system, or by `ca_file`."""
-    authority = trustme.CA()
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    authority.issue_cert("127.0.0.1").configure_cert(context)
-    bundle = tmp_path / "ca.pem"
-    authority.cert_pem.write_to_path(bundle)
-    async with host(tls=context) as there:
-        async with asking(there.url, ca_file=str(bundle)) as plannerd:
-            assert (await plannerd.decisions.Decide(yes_or_no(), timeout=HANGS)).model == MODEL
-        async with asking(there.url, **QUICK) as plannerd:
-            assert (await plannerd.failing(yes_or_no())).text == "decision model 'jev' can't be reached (3 attempts)"
-        assert len(there.requests) == 1

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from plannerd.app import build
+from plannerd.app import BuildError, build
 from plannerd.invocations.engine import Engine
 from plannerd.invocations.stores import MemoryStore
 from plannerd.services.codec.configuration import InitLimits
@@ -22,6 +22,7 @@ from plannerd.settings import (
     reference,
     variable,
 )
+from plannerd.settings.systemone import SystemOneSettings
 from plannerd.transport.server import channel_options
 
 
@@ -276,3 +277,89 @@ def test_the_limits_reach_the_engine(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_sections_can_be_made_in_code() -> None:
     """Who embeds a server makes its settings as objects."""
     assert Settings(server=ServerSettings(port=0)).server.port == 0
+
+
+def systemone(**fields: Any) -> dict[str, Any]:
+    return {"decisions": {"models": {"jev": {"provider": "systemone", **fields}}}}
+
+
+def test_a_model_of_system_one() -> None:
+    """A host needs an address and a model's name; all else has defaults, and a slash at the end is none."""
+    settings = load(None, systemone(base_url="https://api.typesafe.ai/", model="jev-latest"))
+    chosen = settings.decisions.models["jev"]
+    assert isinstance(chosen, SystemOneSettings)
+    assert chosen.base_url == "https://api.typesafe.ai"
+    assert (chosen.max_options, chosen.max_levels, chosen.max_questions, chosen.images) == (255, 10, None, False)
+    assert (chosen.retries, chosen.max_concurrent, chosen.max_queue) == (2, 16, 256)
+
+
+def test_a_model_of_system_one_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A host can be configured by variables alone."""
+    monkeypatch.setenv("PLANNERD_DECISIONS__MODELS__JEV__PROVIDER", "systemone")
+    monkeypatch.setenv("PLANNERD_DECISIONS__MODELS__JEV__BASE_URL", "http://localhost:11434")
+    monkeypatch.setenv("PLANNERD_DECISIONS__MODELS__JEV__MODEL", "nimble")
+    monkeypatch.setenv("PLANNERD_DECISIONS__MODELS__JEV__MAX_OPTIONS", "null")
+    chosen = load().decisions.models["jev"]
+    assert isinstance(chosen, SystemOneSettings)
+    assert (chosen.model, chosen.max_options) == ("nimble", None)
+
+
+@pytest.mark.parametrize(
+    ("fields", "problem"),
+    [
+        ({"model": "m"}, "base_url: Field required"),
+        ({"base_url": "https://a.example"}, "model: Field required"),
+        ({"base_url": "https://a.example", "model": ""}, "model: String should have at least 1 character"),
+        ({"base_url": "a.example", "model": "m"}, "base_url: must be an address"),
+        ({"base_url": "ftp://a.example", "model": "m"}, "base_url: must be an address"),
+        ({"base_url": "https://", "model": "m"}, "base_url: must be an address"),
+        ({"base_url": "https://a.example:0", "model": "m"}, "base_url: must be an address"),
+        ({"base_url": "https://a.example:99999", "model": "m"}, "base_url: "),
+        ({"base_url": "https://[::1", "model": "m"}, "base_url: "),
+        ({"base_url": "https://me:tangerine@a.example", "model": "m"}, "base_url: must not have a name or password"),
+        ({"base_url": "https://a.example?key=tangerine", "model": "m"}, "base_url: must end with the path"),
+        ({"base_url": "https://a.example/v1", "model": "m"}, "base_url: must not end with /v1"),
+        ({"base_url": "https://a.example/v1/systemone/", "model": "m"}, "base_url: must not end with /v1"),
+        (
+            {"base_url": "https://a.example", "model": "m", "api_key_env": "A", "api_key_file": "b"},
+            "api_key_env and api_key_file can't both be set",
+        ),
+        ({"base_url": "https://a.example", "model": "m", "api_key": "tangerine"}, "api_key: there is no such setting"),
+        ({"base_url": "https://a.example", "model": "m", "max_levels": 0}, "max_levels: Input should be greater"),
+        ({"base_url": "https://a.example", "model": "m", "retries": 11}, "retries: Input should be less"),
+        (
+            {"base_url": "https://a.example", "model": "m", "max_concurrent": 0},
+            "max_concurrent: Input should be greater",
+        ),
+        ({"base_url": "https://a.example", "model": "m", "input_format": "xml"}, "input_format: Input should be"),
+    ],
+)
+def test_what_no_host_can_be(fields: dict[str, Any], problem: str) -> None:
+    """A host that can't work, or whose key would be in the settings, is refused, and no secret is repeated."""
+    [line] = problems(overrides=systemone(**fields))
+    assert line.startswith("decisions.models.jev")
+    assert problem in line
+    assert "tangerine" not in line
+
+
+@pytest.mark.parametrize(
+    ("fields", "problem"),
+    [
+        ({"api_key_env": "PLANNERD_TEST_NO_KEY"}, "the environment variable PLANNERD_TEST_NO_KEY is not set"),
+        ({"api_key_file": "/nowhere/key"}, "/nowhere/key"),
+    ],
+)
+def test_keys_must_be_there_at_the_start(fields: dict[str, Any], problem: str) -> None:
+    """A server whose model has no key does not start, and says which one it is."""
+    settings = load(None, systemone(base_url="https://a.example", model="m", **fields))
+    with pytest.raises(BuildError, match=r"^decisions\.models\.jev: ") as caught:
+        build(settings)
+    assert problem in str(caught.value)
+
+
+def test_certificates_must_be_some(tmp_path: Path) -> None:
+    """A file that holds no certificates is found at the start."""
+    (tmp_path / "ca.pem").write_text("tangerine")
+    settings = load(None, systemone(base_url="https://a.example", model="m", ca_file=str(tmp_path / "ca.pem")))
+    with pytest.raises(BuildError, match="ca_file"):
+        build(settings)

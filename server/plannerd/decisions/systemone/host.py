@@ -66,7 +66,7 @@ class HostOptions:
 
 
 class Host:
-    """A host, with one pool of connections. Connections are made when they are needed, in the running event loop.
+    """A host, with one pool of connections.
 
     Args:
         name: the configured name of the model, for errors.
@@ -79,8 +79,8 @@ class Host:
     def __init__(self, name: str, options: HostOptions) -> None:
         self._name = name
         self._options = options
-        self._verify = _verification(options)
-        self._http: httpx2.AsyncClient | None = None
+        # Made now, because that imports much; connections are made when they are needed, in the event loop.
+        self._http = _pool(options)
         self._client: tuple[str | None, AsyncTypeSafeClient] | None = None
 
     async def ask(self, state: Any, questions: Mapping[str, QuestionModel]) -> Reply:
@@ -110,16 +110,12 @@ class Host:
 
     async def close(self) -> None:
         """Close all connections."""
-        http, self._http, self._client = self._http, None, None
-        if http is not None:
-            await http.aclose()
+        await self._http.aclose()
 
     def _connected(self) -> AsyncTypeSafeClient:
         """The SDK's client for the key of this moment, over the one pool."""
         key = self._options.key.current()
         if self._client is None or self._client[0] != key:
-            if self._http is None:
-                self._http = self._open()
             client = AsyncTypeSafeClient(
                 api_key=key or _NO_KEY,
                 base_url=self._options.base_url,
@@ -129,22 +125,6 @@ class Host:
             )
             self._client = key, client
         return self._client[1]
-
-    def _open(self) -> httpx2.AsyncClient:
-        options = self._options
-        limits = httpx2.Limits(
-            max_connections=options.connections,
-            max_keepalive_connections=options.connections,
-            keepalive_expiry=options.idle_seconds,
-        )
-        inner = httpx2.AsyncHTTPTransport(verify=self._verify, trust_env=False, limits=limits)
-        return httpx2.AsyncClient(
-            transport=_Transport(inner, options),
-            headers={"Accept-Encoding": "identity"},
-            timeout=None,  # attempts have their own, around everything
-            follow_redirects=False,
-            trust_env=False,
-        )
 
     def _unreadable(self, problem: str) -> PlannerdError:
         return PlannerdError(
@@ -235,6 +215,22 @@ class _Bounded(httpx2.AsyncByteStream):
 
     async def aclose(self) -> None:
         await self._inner.aclose()
+
+
+def _pool(options: HostOptions) -> httpx2.AsyncClient:
+    limits = httpx2.Limits(
+        max_connections=options.connections,
+        max_keepalive_connections=options.connections,
+        keepalive_expiry=options.idle_seconds,
+    )
+    inner = httpx2.AsyncHTTPTransport(verify=_verification(options), trust_env=False, limits=limits)
+    return httpx2.AsyncClient(
+        transport=_Transport(inner, options),
+        headers={"Accept-Encoding": "identity"},
+        timeout=None,  # attempts have their own, around everything
+        follow_redirects=False,
+        trust_env=False,
+    )
 
 
 def _verification(options: HostOptions) -> ssl.SSLContext | bool:

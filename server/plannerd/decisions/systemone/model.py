@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable
 from typing import Final
@@ -41,6 +42,7 @@ class SystemOneModel:
     """
 
     provider: Final = "systemone"
+    embedded: Final = False
 
     def __init__(
         self,
@@ -71,7 +73,8 @@ class SystemOneModel:
             PlannerdError: as `DecisionModel.decide` says, or DECISION_MODEL_REJECTED.
         """
         started = self._clock()
-        state = make_state(request.input, self._form, self._max_input_bytes, self._name)
+        # Beside the event loop: a megabyte of small values takes some hundred milliseconds.
+        state = await asyncio.to_thread(make_state, request.input, self._form, self._max_input_bytes, self._name)
         questions = wire_questions(request.questions)
 
         async def attempt(_: float | None) -> Reply:

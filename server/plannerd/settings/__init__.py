@@ -18,38 +18,22 @@ from __future__ import annotations
 import os
 from collections.abc import Hashable, Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, TypeAlias, get_args
-from urllib.parse import urlsplit
+from typing import Annotated, Any, Final, Literal, TypeAlias, get_args, get_origin
 
 import yaml
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    FilePath,
-    SecretStr,
-    ValidationError,
-    field_validator,
-    model_validator,
-)
+from pydantic import BaseModel, Field, ValidationError, model_validator
 from pydantic_settings import BaseSettings, EnvSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 from pydantic_settings import SettingsError as SourceError
 
-ENV_PREFIX: Final = "PLANNERD_"
-MIB: Final = 1024 * 1024
+from plannerd.settings.base import MIB, Bytes, Count, File, Seconds, Section
+from plannerd.settings.store import StoreSettings
+from plannerd.settings.systemone import SystemOneSettings
 
-Seconds: TypeAlias = Annotated[float, Field(ge=0, le=1_000_000, allow_inf_nan=False)]
-Bytes: TypeAlias = Annotated[int, Field(ge=1024, le=1024 * MIB)]
-Count: TypeAlias = Annotated[int, Field(ge=1, le=1_000_000_000)]
-File: TypeAlias = Annotated[FilePath, Field(strict=False)]
+ENV_PREFIX: Final = "PLANNERD_"
 ModelName: TypeAlias = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$")]
 
 
-class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
-
-
-class KeepaliveSettings(_Section):
+class KeepaliveSettings(Section):
     """HTTP/2 pings, by which both sides notice a connection that died."""
 
     interval_seconds: Seconds = Field(60.0, gt=0, description="How long a connection may be silent before a ping.")
@@ -63,7 +47,7 @@ class KeepaliveSettings(_Section):
     )
 
 
-class ServerSettings(_Section):
+class ServerSettings(Section):
     """Where the server listens and how it stops."""
 
     host: str = Field(
@@ -109,7 +93,7 @@ class ServerSettings(_Section):
     keepalive: KeepaliveSettings = KeepaliveSettings()
 
 
-class LimitsSettings(_Section):
+class LimitsSettings(Section):
     """How much one invocation, and all of them together, may take."""
 
     max_agents: Annotated[int, Field(ge=1, le=10_000)] = Field(
@@ -142,58 +126,7 @@ class LimitsSettings(_Section):
     )
 
 
-class StoreSettings(_Section):
-    """Where invocations are kept, so that every replica finds them."""
-
-    url: str | None = Field(
-        None,
-        pattern=r"^(redis|rediss|valkey|valkeys)://[^\s@/]+(/[0-9]{1,5})?$",
-        description="A Redis or Valkey server that all replicas share: `redis://HOST:PORT/DATABASE`, with TLS "
-        "`rediss://` (or `valkey://`, `valkeys://`). null: in the memory of this process; clients carry the states.",
-    )
-    username: str | None = Field(None, min_length=1, description="The user there. null: the default user.")
-    password: SecretStr | None = Field(
-        None, description="The password. Better in the environment or in a file than in the settings file."
-    )
-    password_file: File | None = Field(None, description="A file with the password, read when the server starts.")
-    ca_file: File | None = Field(None, description="Certificates to trust, in PEM. null: those of the system.")
-    cert_file: File | None = Field(None, description="An own certificate to show, in PEM.")
-    key_file: File | None = Field(None, description="The key of that certificate.")
-    cluster: bool = Field(False, description="The server is a node of a cluster, which tells of the others.")
-    prefix: str = Field(
-        "plannerd",
-        pattern=r"^[A-Za-z0-9._:-]{1,64}$",
-        description="Begins every key. Deployments that share a server but not invocations have different ones.",
-    )
-    timeout_seconds: Seconds = Field(
-        5.0,
-        gt=0,
-        description="How long one request to the store may take, with repetitions while it is away. Then calls fail "
-        "with STORE_UNAVAILABLE.",
-    )
-    claim_seconds: Seconds = Field(
-        5.0,
-        gt=0,
-        description="How long others wait for a replica that died while it asked a decision model about an invocation.",
-    )
-
-    @model_validator(mode="after")
-    def _fits(self) -> StoreSettings:
-        tls = self.url is not None and self.url.startswith(("rediss:", "valkeys:"))
-        if self.password is not None and self.password_file is not None:
-            raise ValueError("password and password_file: give one of them")
-        if self.username is not None and self.password is None and self.password_file is None:
-            raise ValueError("username needs a password or password_file")
-        if (self.cert_file is None) is not (self.key_file is None):
-            raise ValueError("cert_file and key_file: give both or neither")
-        if not tls and (self.ca_file or self.cert_file):
-            raise ValueError("ca_file and cert_file need a url with TLS: rediss:// or valkeys://")
-        if self.cluster and urlsplit(self.url or "").path.strip("/0"):
-            raise ValueError("a cluster has database 0 only")
-        return self
-
-
-class SparrowSettings(_Section):
+class SparrowSettings(Section):
     """A small model that is part of the server: no network, no key."""
 
     provider: Literal["sparrow"] = Field("sparrow", description="`sparrow`: a small model inside the server.")
@@ -208,84 +141,11 @@ class SparrowSettings(_Section):
     )
 
 
-class FixedSettings(_Section):
+class FixedSettings(Section):
     """Answers from a file, for tests and replays. No model at all, and explanations say so."""
 
     provider: Literal["fixed"] = Field(description="`fixed`: answers from a file, for tests and replays.")
     file: File = Field(description="The YAML file with the answers; a relative path starts at the working directory.")
-
-
-class SystemOneSettings(_Section):
-    """A model behind `POST /v1/systemone`: TypeSafe, OpenRouter, Ollama, llama.cpp, vLLM and others."""
-
-    provider: Literal["systemone"] = Field(
-        description="`systemone`: a host that speaks System One, such as TypeSafe, OpenRouter, Ollama, llama.cpp, vLLM."
-    )
-    base_url: str = Field(
-        min_length=1, description="The host's address without `/v1/systemone`, such as `https://api.typesafe.ai`."
-    )
-    model: str = Field(min_length=1, max_length=256, description="The model's name at the host.")
-    api_key_env: str | None = Field(
-        None,
-        min_length=1,
-        description="The environment variable that holds the host's key. null, and no `api_key_file`: no key is sent.",
-    )
-    api_key_file: Annotated[Path, Field(strict=False)] | None = Field(
-        None, description="The file that holds the host's key, instead; it is read again when it changes."
-    )
-    ca_file: Annotated[FilePath, Field(strict=False)] | None = Field(
-        None, description="Certificates (PEM) that sign the host's. null: those of the system."
-    )
-    input_format: Literal["json", "text"] = Field(
-        "json", description="Send the input as a JSON object, or as plain text, which some models understand better."
-    )
-    images: bool = Field(False, description="The model takes images. Off, an input with one is refused.")
-    max_questions: Count | None = Field(None, description="Questions that the model takes in one request. null: any.")
-    max_options: Count | None = Field(255, description="Options that the model takes in one choice. null: any.")
-    max_levels: Count | None = Field(10, description="Levels that the model takes in one scale. null: any.")
-    max_input_bytes: Bytes = Field(
-        256 * 1024,
-        description="Bytes of input that are sent, as JSON, images aside. A longer one is cut, with a warning.",
-    )
-    max_response_bytes: Bytes = Field(MIB, description="The largest response that is read.")
-    attempt_timeout_seconds: Seconds = Field(
-        10.0, gt=0, description="How long one attempt may take, within `timeout_seconds` for all of them."
-    )
-    retries: Annotated[int, Field(ge=0, le=10)] = Field(
-        2, description="Further attempts after time-outs, broken connections and the statuses 408, 429 and 5xx."
-    )
-    retry_wait_seconds: Seconds = Field(
-        0.25,
-        description="The wait before the first retry; each further one is twice as long, up to 5 s. It comes on top of "
-        "what the host asks for (Retry-After).",
-    )
-    max_concurrent: Annotated[int, Field(ge=1, le=10_000)] = Field(
-        16, description="Requests that are under way at once, and connections to the host."
-    )
-    max_queue: Annotated[int, Field(ge=0, le=1_000_000)] = Field(
-        256, description="Requests that may wait beyond those. One more is refused with DECISION_QUEUE_FULL."
-    )
-    idle_connection_seconds: Seconds = Field(30.0, description="How long a connection is kept that nobody uses.")
-
-    @field_validator("base_url")
-    @classmethod
-    def _base_url_is_plain(cls, value: str) -> str:
-        parts = urlsplit(value)
-        if parts.scheme not in ("http", "https") or not parts.hostname or parts.port == 0 or not value.isprintable():
-            raise ValueError("must be an address that begins with https:// or http://")
-        if parts.username is not None or parts.password is not None:
-            raise ValueError("must not have a name or password in it; use api_key_env or api_key_file")
-        if parts.query or parts.fragment:
-            raise ValueError("must end with the path, without ? and #")
-        if parts.path.rstrip("/").endswith(("/v1", "/v1/systemone")):
-            raise ValueError("must not end with /v1 or /v1/systemone, which is added to it")
-        return value.rstrip("/")
-
-    @model_validator(mode="after")
-    def _one_key(self) -> SystemOneSettings:
-        if self.api_key_env is not None and self.api_key_file is not None:
-            raise ValueError("api_key_env and api_key_file can't both be set")
-        return self
 
 
 ModelSettings: TypeAlias = Annotated[
@@ -297,7 +157,7 @@ def _embedded_model() -> dict[ModelName, ModelSettings]:
     return {"sparrow": SparrowSettings()}
 
 
-class DecisionsSettings(_Section):
+class DecisionsSettings(Section):
     """The decision models. Clients pick one by name, never by address."""
 
     models: dict[ModelName, ModelSettings] = Field(
@@ -325,7 +185,7 @@ class DecisionsSettings(_Section):
         return self
 
 
-class LogSettings(_Section):
+class LogSettings(Section):
     """The log, which goes to standard error."""
 
     level: Literal["debug", "info", "warning", "error"] = Field(
@@ -428,6 +288,10 @@ def _describe(model: type[BaseModel], path: tuple[str, ...]) -> Iterator[tuple[t
         else:
             default = "required" if field.is_required() else _written(field.get_default(call_default_factory=True))
             yield here, default, field.description or ""
+            if get_origin(field.annotation) is dict:
+                _, entry = get_args(field.annotation)
+                if isinstance(entry, type) and issubclass(entry, BaseModel):
+                    yield from _describe(entry, (*here, "KEY"))
 
 
 def _written(value: object) -> str:
