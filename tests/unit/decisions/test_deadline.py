@@ -35,7 +35,7 @@ class Told:
     """A model that remembers how much time it was given."""
 
     provider = "told"
-    embedded = True
+    repeatable = True
     limits = ModelLimits()
 
     def __init__(self) -> None:

@@ -42,7 +42,7 @@ class SystemOneModel:
     """
 
     provider: Final = "systemone"
-    embedded: Final = False
+    repeatable: Final = False
 
     def __init__(
         self,

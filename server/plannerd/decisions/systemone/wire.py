@@ -15,8 +15,6 @@ from plannerd.decisions.validation import invalid_answer
 
 _UNSAFE: Final = re.compile("[^A-Za-z0-9_]")
 _LONGEST_NAME: Final = 64  # characters of a question's name on the wire
-_LONGEST_TEXT: Final = 500  # characters that are kept of what a model says of itself
-_LARGEST_COUNT: Final = 2**63 - 1
 
 
 class Reply(BaseModel):
@@ -31,13 +29,13 @@ class Reply(BaseModel):
     @property
     def resolved(self) -> str:
         """The model as it names itself; empty where it does not."""
-        return _short(self.model)
+        return _text(self.model)
 
     @property
     def counts(self) -> Usage:
-        """The tokens, where they are numbers."""
+        """The tokens as they come, 3.0 as 3; `decisions.validation` leaves out what is no number of tokens."""
         usage = self.usage if isinstance(self.usage, dict) else {}
-        return Usage(_count(usage.get("input_tokens")), _count(usage.get("output_tokens")))
+        return Usage(_whole(usage.get("input_tokens")), _whole(usage.get("output_tokens")))
 
 
 def wire_names(questions: Sequence[Question]) -> list[str]:
@@ -102,7 +100,7 @@ def _read(question: Question, raw: object) -> Answer:
         raise invalid_answer(question, "is no object")
     kind = raw.get("type")
     if kind == "refusal":
-        return Refusal(_short(raw.get("message")))
+        return Refusal(_text(raw.get("message")))
     wanted = "noul" if isinstance(question, YesNo) else "choice" if isinstance(question, Choice) else "score"
     if kind != wanted:
         raise invalid_answer(question, f"is not of the type '{wanted}'")
@@ -135,13 +133,9 @@ def _any(value: object) -> Any:
     return value
 
 
-def _short(value: object) -> str:
-    return value[:_LONGEST_TEXT] if isinstance(value, str) else ""
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""
 
 
-def _count(value: object) -> int | None:
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= _LARGEST_COUNT:
-        return None
-    return value
+def _whole(value: Any) -> Any:
+    return int(value) if isinstance(value, float) and value.is_integer() else value
