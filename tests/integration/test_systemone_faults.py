@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import gzip
+import random
 import statistics
 import time
 from collections.abc import Iterator
@@ -15,6 +18,8 @@ import grpc.aio
 import pytest
 
 from plannerd.decisions.retries import RETRIES_SPENT
+from plannerd_client import AsyncClient, Router, agent
+from plannerd_client.errors import DecisionModelUnavailable
 from plannerd_protos.planner.v1 import planner_pb2
 from tests.support.hosts import (
     MODEL,
@@ -289,3 +294,58 @@ async def test_flapping() -> None:
         assert [reply.answers[0].yes_no.probability for reply in replies] == [0.9] * 20
         assert [reply.retries for reply in replies] == [1] * 20
         assert len(there.requests) == 40
+
+
+async def test_clients_do_not_multiply_spent_retries() -> None:
+    """When the server has tried as often as it may, the official client ends the run; what may pass it sends again."""
+
+    @agent
+    def billing(ticket: str) -> str:
+        return ticket
+
+    @agent
+    def support(ticket: str) -> str:
+        return ticket
+
+    agents, ticket = [billing, support], {"ticket": "kumquat"}
+    async with host(always=status(503)) as there, asking(there.url, **QUICK) as plannerd:
+        [target] = plannerd.serving.server.targets
+        async with AsyncClient(target) as client:
+            with pytest.raises(DecisionModelUnavailable) as caught:
+                await client.run(Router(), agents, ticket)
+        assert caught.value.metadata[RETRIES_SPENT] == "true"
+        assert len(there.requests) == 3
+        # A pause that does not fit into one call may fit into the client's patience.
+        there.script.append(status(429, Retry_After="2"))
+        there.always = answer()
+        begun = time.perf_counter()
+        async with AsyncClient(target, timeout=1.5) as client:
+            assert (await client.run(Router(), agents, ticket)).result == "kumquat"
+        assert time.perf_counter() - begun >= 2
+
+
+async def test_a_storm_of_cancelled_calls() -> None:
+    """Calls that are cancelled at any moment leave no place taken, no connection open and no line of an error."""
+    chance = random.Random(7)
+    slowly = in_turn(answer(), slow(0.02), hang, half_hanging, status(503), reset)
+    async with host(always=slowly) as there, asking(there.url, **QUICK, max_concurrent=4, max_queue=64) as plannerd:
+
+        async def one() -> None:
+            call = plannerd.decisions.Decide(yes_or_no(), timeout=HANGS)
+            await asyncio.sleep(chance.random() * 0.3)
+            call.cancel()
+            await asyncio.wait([asyncio.ensure_future(_outcome(call))])
+
+        for _ in range(4):
+            await asyncio.gather(*(one() for _ in range(75)))
+        there.always = answer()
+        replies = [plannerd.decisions.Decide(yes_or_no(), timeout=HANGS) for _ in range(4 + 64)]
+        assert {(await reply).model for reply in replies} == {MODEL}
+        await until(lambda: there.connections <= 4)
+    assert not plannerd.serving.events("unexpected_error")
+    await until(lambda: there.connections == 0)
+
+
+async def _outcome(call: Any) -> None:
+    with contextlib.suppress(grpc.aio.AioRpcError, asyncio.CancelledError):
+        await call
