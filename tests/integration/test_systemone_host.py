@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import email
 import email.policy
+import gzip
 import json
 import ssl
 from pathlib import Path
@@ -217,3 +218,13 @@ async def test_tls(tmp_path: Path) -> None:
         async with asking(there.url, **QUICK) as plannerd:
             assert (await plannerd.failing(yes_or_no())).text == "decision model 'jev' can't be reached (3 attempts)"
         assert len(there.requests) == 1
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "br", "x-none, gzip"])
+async def test_compressed_responses_are_not_unpacked(encoding: str) -> None:
+    """A response that is compressed, though that was not asked for, is refused unread: it could be of any size."""
+    packed = gzip.compress(json.dumps({"answers": {}}).encode())
+    async with host(always=status(200, packed, Content_Encoding=encoding)) as there, asking(there.url) as plannerd:
+        error = await plannerd.failing(yes_or_no())
+    assert error.reason == "DECISION_INVALID_ANSWER"
+    assert error.text == "the response of decision model 'jev' is compressed, which it was not asked to be"
