@@ -12,7 +12,8 @@ from plannerd.app import BuildError, build
 from plannerd.invocations.stores import MemoryStore
 from plannerd.invocations.stores.connection import RedisTarget
 from plannerd.invocations.stores.redis import RedisStore
-from plannerd.settings import Settings, SettingsError, StoreSettings, load
+from plannerd.settings import Settings, SettingsError, load
+from plannerd.settings.store import StoreSettings
 
 
 @pytest.fixture
