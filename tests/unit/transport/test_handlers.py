@@ -27,14 +27,14 @@ def gate() -> Gate:
 
 def test_the_server_has_every_service_of_the_contract(monkeypatch: pytest.MonkeyPatch) -> None:
     """What plannerd serves is what the contract has, no service more and none less."""
-    monkeypatch.setattr("plannerd.app.SparrowModel", lambda model: SimpleNamespace())
+    monkeypatch.setattr("plannerd.app.SparrowModel", lambda model, **_: SimpleNamespace())
     names = [served.name for served in build(Settings()).services]
     assert sorted(names) == sorted(descriptor.full_name for descriptor in contract_services())
 
 
 def test_every_method_of_the_server_is_implemented(monkeypatch: pytest.MonkeyPatch, gate: Gate) -> None:
     """Each method of each service has an implementation of the right form."""
-    monkeypatch.setattr("plannerd.app.SparrowModel", lambda model: SimpleNamespace())
+    monkeypatch.setattr("plannerd.app.SparrowModel", lambda model, **_: SimpleNamespace())
     for served in build(Settings()).services:
         service_handler(served, gate, BOUNDS)
 
