@@ -20,8 +20,8 @@ from plannerd.invocations.engine import Engine
 from plannerd.invocations.stores import MemoryBounds, MemoryStore
 from plannerd.services.codec.replies import encode_step
 from plannerd.services.context import CallContext
+from plannerd.services.failures import CODES
 from plannerd.services.planner_service import PlannerService
-from plannerd.transport.status import CODES
 from plannerd_client import (
     AgentContext,
     Bdi,

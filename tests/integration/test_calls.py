@@ -11,10 +11,11 @@ from google.protobuf.message_factory import GetMessageClass
 
 from plannerd.errors import PlannerdError, Reason, Violation, invalid
 from plannerd.services.context import CallContext
-from plannerd.transport.status import CODES, CORRELATION_ID, INTERNAL_TEXT
+from plannerd.services.failures import CODES, CORRELATION_ID, INTERNAL_TEXT
 from plannerd_protos.planner.v1 import planner_pb2
 from tests.support.errors import SeenError, seen
 from tests.support.services import contract_methods, service, serving
+from tests.support.streams import talking
 
 METHODS = {method.full_name: method for method in contract_methods()}
 
@@ -47,12 +48,10 @@ def raising(method: MethodDescriptor, error: BaseException) -> Any:
 
         return unary
 
-    async def stream(requests: Any, call: CallContext) -> Any:
-        async for _ in requests:
-            raise error
-            yield b""
+    async def work(request: object) -> bytes:
+        raise error
 
-    return stream
+    return talking(work)
 
 
 @pytest.mark.parametrize("name", METHODS)

@@ -1,7 +1,6 @@
 """Cancellation: of the call by its client or deadline, and of a handler by anything else."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from typing import Any
 
 import grpc
@@ -12,6 +11,7 @@ from plannerd.services.context import CallContext
 from plannerd_protos.planner.v1 import planner_pb2
 from tests.support.errors import seen
 from tests.support.services import service, serving
+from tests.support.streams import RunClient, talking, until
 
 HANGS = 30.0
 
@@ -98,29 +98,34 @@ async def test_other_cancellations_are_answered(init: Any, timeout: float | None
 
 
 @pytest.mark.parametrize("busy", [False, True])
-async def test_a_cancelled_stream_closes_its_service(busy: bool) -> None:
-    """A stream that its client cancels ends the service's generator, while it waits for a request or works."""
-    closed = asyncio.get_running_loop().create_future()
+async def test_a_cancelled_stream_ends_its_service(busy: bool) -> None:
+    """A stream that its client cancels ends on the server, while it waits for a request or works."""
+    began, ended = asyncio.Event(), asyncio.Event()
 
-    async def run(requests: AsyncIterator[Any], call: CallContext) -> AsyncIterator[planner_pb2.RunResponse]:
-        try:
-            async for request in requests:
-                yield planner_pb2.RunResponse(id=request.id)
-                if busy:
-                    await asyncio.Event().wait()
-        finally:
-            closed.set_result(None)
+    async def work(request: Any) -> planner_pb2.RunResponse:
+        if request.id == 2:
+            began.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                ended.set()
+        return planner_pb2.RunResponse(id=request.id)
 
-    async with serving(service(Run=run)) as running:
-        stream = running.planner.Run()
-        await stream.write(planner_pb2.RunRequest(id=1))
-        assert await stream.read() == planner_pb2.RunResponse(id=1)
-        stream.cancel()
-        async with asyncio.timeout(HANGS):
-            await closed
-    [line] = running.events("call")
+    async with serving(service(Run=talking(work)), log_level="debug") as running, asyncio.timeout(HANGS):
+        stream = RunClient(running)
+        await stream.ask()
+        if busy:
+            await stream.send(planner_pb2.RunRequest())
+            await began.wait()
+        stream.call.cancel()
+        if busy:
+            await ended.wait()
+        await until(lambda: running.server.calls == 0)
+    lines = [line for line in running.all_events() if line.get("method") == "/planner.v1.PlannerService/Run"]
     # To who waits for a request, grpc may show the cancellation as the end of the requests.
-    assert line["code"] in (("CANCELLED",) if busy else ("CANCELLED", "OK"))
+    expected = [("call", "CANCELLED")] if busy else [("stream_ended", "CANCELLED"), ("stream_ended", "OK")]
+    assert len(lines) == 1
+    assert (lines[0]["event"], lines[0]["code"]) in expected
 
 
 async def test_a_bug_behind_a_cancelled_call_is_logged() -> None:

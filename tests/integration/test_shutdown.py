@@ -1,7 +1,7 @@
 """How a server stops: what is under way, what arrives late, and who watches."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import Awaitable
 from typing import Any
 
 import grpc
@@ -13,6 +13,7 @@ from plannerd.services.context import CallContext
 from plannerd_protos.planner.v1 import planner_pb2
 from tests.support.errors import SeenError, seen
 from tests.support.services import Serving, service, serving
+from tests.support.streams import RunClient, echo, talking
 
 HANGS = 30.0
 FOR_EVER = 10_000.0
@@ -131,64 +132,61 @@ async def test_watches_of_health_do_not_hold_up_the_end() -> None:
 
 async def test_idle_streams_are_told_to_go() -> None:
     """A stream that waits for its client's next request ends with DRAINING as soon as the server drains."""
-
-    async def run(requests: AsyncIterator[Any], call: CallContext) -> AsyncIterator[planner_pb2.RunResponse]:
-        async for request in requests:
-            yield planner_pb2.RunResponse(id=request.id)
-
-    async with serving(service(Run=run), grace_period_seconds=FOR_EVER) as running:
-        stream = running.planner.Run()
-        await stream.write(planner_pb2.RunRequest(id=7))
-        assert await stream.read() == planner_pb2.RunResponse(id=7)
+    async with serving(service(Run=talking(echo)), grace_period_seconds=FOR_EVER) as running:
+        stream = RunClient(running)
+        await stream.ask()
         async with asyncio.timeout(HANGS):
             await running.server.stop()
-        answer = await error_of(stream.read())
+        answer = await error_of(stream.receive())
         assert (answer.code, answer.reason) == (grpc.StatusCode.UNAVAILABLE, "DRAINING")
     assert [event["calls_cut"] for event in running.events("stopped")] == [0]
 
 
-async def test_busy_streams_answer_first() -> None:
-    """A stream whose request is under way gets its answer, and DRAINING after it."""
+@pytest.mark.parametrize("behind", [False, True])
+async def test_busy_streams_answer_first(behind: bool) -> None:
+    """A stream whose request is under way gets its answer, and DRAINING after it, also if it is being read on."""
     held = Held()
 
-    async def run(requests: AsyncIterator[Any], call: CallContext) -> AsyncIterator[planner_pb2.RunResponse]:
-        async for request in requests:
-            await held.init(request, call)
-            yield planner_pb2.RunResponse(id=request.id)
+    async def work(request: Any) -> planner_pb2.RunResponse:
+        await held.init(request, CallContext())
+        return planner_pb2.RunResponse(id=request.id)
 
-    async with serving(service(Run=run, End=end), grace_period_seconds=FOR_EVER) as running:
-        stream = running.planner.Run()
-        await stream.write(planner_pb2.RunRequest(id=7))
+    async with serving(service(Run=talking(work), End=end), grace_period_seconds=FOR_EVER) as running:
+        stream = RunClient(running)
+        await stream.send(planner_pb2.RunRequest())
         await held.began.wait()
+        if behind:
+            await stream.ask()
         stopping = asyncio.ensure_future(running.server.stop())
         assert (await refused(running)).reason == "DRAINING"
         held.release.set()
-        assert await stream.read() == planner_pb2.RunResponse(id=7)
-        assert (await error_of(stream.read())).reason == "DRAINING"
+        assert await stream.receive() == planner_pb2.RunResponse(id=1)
+        assert (await error_of(stream.receive())).reason == "DRAINING"
         await stopping
 
 
-async def test_a_service_may_read_ahead() -> None:
-    """A service that waits for the next request in another task hears of draining there."""
+async def test_streams_that_exceed_the_grace_period_are_cut() -> None:
+    """Whatever a stream does, also if its client reads nothing, the server stops within the grace period."""
     held = Held()
+    large = planner_pb2.RunResponse(error=planner_pb2.RunError(message="x" * 1_000_000)).SerializeToString()
 
-    async def run(requests: AsyncIterator[Any], call: CallContext) -> AsyncIterator[planner_pb2.RunResponse]:
-        request = await anext(requests)
-        following = asyncio.ensure_future(anext(requests))
-        await held.init(request, call)
-        yield planner_pb2.RunResponse(id=request.id)
-        await following
+    async def work(request: Any) -> bytes:
+        if request.id == 1:
+            return large
+        await held.init(request, CallContext())
+        return b""
 
-    async with serving(service(Run=run, End=end), grace_period_seconds=FOR_EVER) as running:
-        stream = running.planner.Run()
-        await stream.write(planner_pb2.RunRequest(id=7))
+    async with serving(service(Run=talking(work)), grace_period_seconds=0.1) as running, asyncio.timeout(HANGS):
+        deaf, busy = RunClient(running), RunClient(running)
+        busy.ids = 1
+        await busy.send(planner_pb2.RunRequest())
         await held.began.wait()
-        stopping = asyncio.ensure_future(running.server.stop())
-        assert (await refused(running)).reason == "DRAINING"
-        held.release.set()
-        assert await stream.read() == planner_pb2.RunResponse(id=7)
-        assert (await error_of(stream.read())).reason == "DRAINING"
-        await stopping
+        for _ in range(50):
+            deaf.ids = 0
+            await deaf.send(planner_pb2.RunRequest())
+        await running.server.stop()
+        assert (await error_of(busy.receive())).reason == "DRAINING"
+    assert len(running.events("stopped")) == 1
 
 
 async def test_a_server_that_never_started_can_be_stopped() -> None:

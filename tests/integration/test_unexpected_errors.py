@@ -9,8 +9,8 @@ from plannerd.decisions.answers import DecisionResponse
 from plannerd.decisions.model import ModelLimits
 from plannerd.decisions.questions import DecisionRequest
 from plannerd.invocations.engine import Engine
+from plannerd.services.failures import INTERNAL_TEXT
 from plannerd.settings import Settings
-from plannerd.transport.status import INTERNAL_TEXT
 from plannerd_protos.planner.v1 import agent_pb2, decision_pb2, decision_pb2_grpc, planner_pb2, step_pb2
 from tests.support.errors import seen
 from tests.support.services import Serving, serving

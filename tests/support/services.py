@@ -20,7 +20,7 @@ from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
 
 import plannerd_protos.planner.v1 as contract
 from plannerd.settings import ServerSettings
-from plannerd.telemetry.logging import configure
+from plannerd.telemetry.logging import Level, configure
 from plannerd.transport.handlers import Service
 from plannerd.transport.server import Server
 from plannerd_protos.planner.v1 import planner_pb2, planner_pb2_grpc
@@ -46,7 +46,7 @@ def service(descriptor: ServiceDescriptor = PLANNER_SERVICE, **methods: Callable
     async def missing(request: object, call: object) -> bytes:
         raise NotImplementedError
 
-    def missing_stream(requests: object, call: object) -> AsyncIterator[bytes]:
+    def missing_stream(call: object) -> object:
         raise NotImplementedError
 
     every = {
@@ -84,9 +84,11 @@ class Serving:
 
 
 @asynccontextmanager
-async def serving(*services: Service, error_messages: bool = False, **settings: Any) -> AsyncIterator[Serving]:
+async def serving(
+    *services: Service, error_messages: bool = False, log_level: Level = "info", **settings: Any
+) -> AsyncIterator[Serving]:
     """Serve `services` on a free port of 127.0.0.1, with `settings` of the section `server`."""
-    with captured_log(error_messages=error_messages) as stream:
+    with captured_log(error_messages=error_messages, level=log_level) as stream:
         async with (
             Server(ServerSettings(**({"port": 0} | settings)), services) as server,
             grpc.aio.insecure_channel(server.targets[0], _OWN_CONNECTION) as channel,

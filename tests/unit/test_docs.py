@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from plannerd.errors import Reason
+from plannerd.services.failures import CODES
 from plannerd.settings import reference_table
 from plannerd.telemetry.logging import CallLog
-from plannerd.transport.status import CODES
 from tests.support.services import captured_log
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"

@@ -11,6 +11,7 @@ from plannerd.app import BuildError, build
 from plannerd.invocations.engine import Engine
 from plannerd.invocations.stores import MemoryStore
 from plannerd.services.codec.configuration import InitLimits
+from plannerd.services.codec.run import ENVELOPE_BYTES
 from plannerd.services.planner_service import PlannerService
 from plannerd.settings import (
     FixedSettings,
@@ -271,7 +272,7 @@ def test_the_limits_reach_the_engine(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (limits.scope.max_bytes, limits.scope.max_keys) == (6000, 7)
     assert (bounds.max_invocations, bounds.max_bytes) == (8, 9_000_000)
     assert (bounds.idle_seconds, bounds.tombstone_seconds) == (10.0, 11.0)
-    assert ("grpc.max_receive_message_length", 6000) in channel_options(settings.server)
+    assert ("grpc.max_receive_message_length", 2 * (3000 + ENVELOPE_BYTES)) in channel_options(settings.server)
 
 
 def test_sections_can_be_made_in_code() -> None:

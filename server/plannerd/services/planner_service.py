@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-
-from plannerd.errors import PlannerdError, Reason, invalid
+from plannerd.errors import invalid
 from plannerd.invocations.engine import Engine
 from plannerd.services.codec.configuration import InitLimits, check_invocation_id, decode_init
 from plannerd.services.codec.replies import encode_init
 from plannerd.services.codec.requests import decode_end, decode_first_action, decode_next_action
 from plannerd.services.codec.schema import encode_planners
 from plannerd.services.context import CallContext
+from plannerd.services.run import RunConversation
 from plannerd_protos.planner.v1 import planner_pb2
 
 MAX_PAGE = 100
@@ -86,11 +85,6 @@ class PlannerService:
             server_version=self._version,
         )
 
-    def Run(
-        self, requests: AsyncIterator[planner_pb2.RunRequest], call: CallContext
-    ) -> AsyncIterator[planner_pb2.RunResponse]:
-        """The stream; not there yet."""
-        raise PlannerdError(
-            Reason.NOT_IMPLEMENTED,
-            "The stream Run is part of the contract, but this version does not have it yet; use the unary methods.",
-        )
+    def Run(self, call: CallContext) -> RunConversation:
+        """The same over one stream, for one invocation."""
+        return RunConversation(self, call, max_reply_bytes=self._engine.limits.max_reply_bytes)

@@ -80,6 +80,22 @@ class ServerSettings(Section):
     max_reply_bytes: Bytes = Field(
         4 * MIB, description="The largest reply. Clients may ask for less; by default they take 4 MiB."
     )
+    stream_idle_seconds: Seconds = Field(
+        300.0,
+        gt=0,
+        description="How long a stream (Run) may wait for its client's next request before the server ends it, with "
+        "OK. The client opens another one when it has something to say.",
+    )
+    max_streams: Count = Field(
+        10_000,
+        description="Streams (Run) that may be open, of all connections together. Beyond it they are refused with "
+        "LIMIT_EXCEEDED; clients then use the unary methods.",
+    )
+    max_connection_calls: Annotated[int, Field(ge=1, le=2**31 - 1)] = Field(
+        10_000,
+        description="Calls that one connection may have under way, streams among them (HTTP/2 MAX_CONCURRENT_STREAMS). "
+        "A client holds back what is beyond it until others have ended.",
+    )
     drain_delay_seconds: Seconds = Field(
         0.0,
         description="On shutdown, how long requests are still served after health says NOT_SERVING, so that load "

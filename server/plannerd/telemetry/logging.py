@@ -89,6 +89,7 @@ class CallLog:
         self._unexpected = logger.error
         self._write = dict.fromkeys(_WARNINGS, logger.warning) | dict.fromkeys(_ERRORS, logger.error)
         self._usual = logger.info
+        self._finer = logger.debug
 
     def call(
         self,
@@ -99,6 +100,7 @@ class CallLog:
         reason: str = "",
         invocation_id: str = "",
         correlation_id: str = "",
+        stream: bool = False,
     ) -> None:
         """A call is over.
 
@@ -109,6 +111,7 @@ class CallLog:
             reason: why it failed.
             invocation_id: the invocation that it named. Written in part if it is longer than the contract allows.
             correlation_id: finds the line of `unexpected`.
+            stream: it was one request of a stream.
         """
         facts: dict[str, object] = {"method": method, "code": code}
         if reason:
@@ -118,7 +121,25 @@ class CallLog:
             facts["invocation_id"] = printable(invocation_id)
         if correlation_id:
             facts["correlation_id"] = correlation_id
+        if stream:
+            facts["stream"] = True
         self._write.get(code, self._usual)("call", **facts)
+
+    def stream(self, method: str, code: str, duration: float, requests: int, *, invocation_id: str = "") -> None:
+        """A stream ended while nothing was in work; each of its requests has a line of its own.
+
+        Args:
+            method: its full name.
+            code: the name of its gRPC status.
+            duration: how long it was open, in seconds.
+            requests: how many were answered.
+            invocation_id: the invocation that it was of.
+        """
+        facts: dict[str, object] = {"method": method, "code": code, "duration_ms": round(duration * 1000, 3)}
+        facts["requests"] = requests
+        if invocation_id:
+            facts["invocation_id"] = printable(invocation_id)
+        self._finer("stream_ended", **facts)
 
     def unexpected(self, method: str, correlation_id: str, error: BaseException) -> None:
         """A call failed by a bug: its cause, for the operator alone."""

@@ -18,8 +18,10 @@ import grpc.aio
 
 from plannerd.errors import PlannerdError, Reason
 from plannerd.services.context import CallContext
+from plannerd.services.failures import Failure, failure_of
+from plannerd.services.run import Answer
 from plannerd.telemetry.logging import CallLog
-from plannerd.transport.status import Failure, failure_of, status_of
+from plannerd.transport.status import status_of
 
 Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
 
@@ -32,11 +34,13 @@ class Passage:
         context: grpc's side of it.
 
     Attributes:
-        invocation_id: the invocation that the request names, once it is known.
+        invocation_id: the invocation that the request names, or the first of a stream, once it is known.
+        answered: how many requests of a stream were answered.
+        idle: it is a stream and waits for its client, so that its end is nobody's failure.
         interrupt: stops the wait for a stream's next request; set by who waits.
     """
 
-    __slots__ = ("context", "interrupt", "invocation_id", "method", "started", "task")
+    __slots__ = ("answered", "context", "idle", "interrupt", "invocation_id", "method", "started", "task")
 
     def __init__(self, method: str, context: Context) -> None:
         self.method = method
@@ -44,6 +48,8 @@ class Passage:
         self.started = time.perf_counter()
         self.task = cast("asyncio.Task[object]", asyncio.current_task())
         self.invocation_id = ""
+        self.answered = 0
+        self.idle = False
         self.interrupt: Callable[[], None] | None = None
 
     def facts(self) -> CallContext:
@@ -111,6 +117,33 @@ class Gate:
         duration = time.perf_counter() - passage.started
         self._log.call(passage.method, "OK", duration, invocation_id=passage.invocation_id)
 
+    def ended(self, passage: Passage, code: str = "OK") -> None:
+        """Log a stream that ended while nothing was in work."""
+        duration = time.perf_counter() - passage.started
+        self._log.stream(passage.method, code, duration, passage.answered, invocation_id=passage.invocation_id)
+
+    def answered(self, passage: Passage, answer: Answer, started: float) -> None:
+        """Log one request of a stream, as if it were a call of its own."""
+        passage.answered += 1
+        passage.invocation_id = passage.invocation_id or answer.invocation_id
+        method = f"{passage.method.rpartition('/')[0]}/{answer.method}"
+        duration = time.perf_counter() - started
+        failure = answer.failure
+        if failure is None:
+            self._log.call(method, "OK", duration, invocation_id=answer.invocation_id, stream=True)
+            return
+        self._log.call(
+            method,
+            failure.code.name,
+            duration,
+            reason=failure.reason.value,
+            invocation_id=answer.invocation_id,
+            correlation_id=failure.correlation_id,
+            stream=True,
+        )
+        if failure.correlation_id and answer.error is not None:
+            self._log.unexpected(method, failure.correlation_id, answer.error)
+
     async def fail(self, passage: Passage, error: BaseException) -> NoReturn:
         """Answer the call with the status of `error` and log it; raises what grpc expects to see then."""
         context = passage.context
@@ -159,7 +192,9 @@ class Gate:
         gone = isinstance(error, asyncio.CancelledError | grpc.aio.BaseError) and not answered
         if gone and failure.reason is not Reason.DEADLINE_EXCEEDED:
             # Its client went away, and nothing went wrong here.
-            self._failed(passage, grpc.StatusCode.CANCELLED.name, Reason.CANCELLED.value, "")
+            failure = Failure(Reason.CANCELLED, "")
+        if passage.idle and not failure.correlation_id:
+            self.ended(passage, failure.code.name)
             return
         self._failed(passage, failure.code.name, failure.reason.value, failure.correlation_id)
         if failure.correlation_id:

@@ -16,10 +16,12 @@ from grpc_reflection.v1alpha import reflection  # type: ignore[import-untyped]
 from plannerd.settings import ServerSettings
 from plannerd.telemetry.logging import CallLog, get_logger
 from plannerd.transport.gate import Gate
-from plannerd.transport.handlers import MessageBounds, Service, service_handler
+from plannerd.transport.handlers import Service, service_handler
 from plannerd.transport.health import SERVICE_NAME as HEALTH_SERVICE
 from plannerd.transport.health import Health
 from plannerd.transport.listening import ListenError, check_exposure, resolve, usable
+from plannerd.transport.messages import MessageBounds
+from plannerd.transport.streams import StreamBounds
 
 # Seconds that calls which were cut have to notice, and that replies on their way have to leave.
 _CUT_SECONDS: Final = 2.0
@@ -57,6 +59,11 @@ class Server:
         """What is listened on, once started: `127.0.0.1:50051`, `[::1]:50051`."""
         return self._targets
 
+    @property
+    def calls(self) -> int:
+        """How many calls are under way."""
+        return self._gate.inside
+
     async def start(self) -> None:
         """Start to serve.
 
@@ -70,8 +77,9 @@ class Server:
 
         self._server = grpc.aio.server(options=channel_options(settings))
         bounds = MessageBounds(settings.max_request_bytes, settings.max_reply_bytes)
+        streams = StreamBounds(settings.stream_idle_seconds, settings.max_streams)
         self._server.add_generic_rpc_handlers(
-            [service_handler(service, self._gate, bounds) for service in self._services]
+            [service_handler(service, self._gate, bounds, streams) for service in self._services]
         )
         names = [service.name for service in self._services]
         self._health.add_to(self._server)
@@ -166,11 +174,13 @@ async def run(server: Server, announce: Callable[[tuple[str, ...]], None]) -> No
 def channel_options(settings: ServerSettings) -> list[tuple[str, int]]:
     """The options of grpc's server that follow from `settings`."""
     keepalive = settings.keepalive
+    bounds = MessageBounds(settings.max_request_bytes, settings.max_reply_bytes).with_envelope()
     return [
         ("grpc.so_reuseport", int(settings.reuse_port)),
         # The gate refuses what exceeds the setting and says so in full; grpc stops what is far beyond, unread.
-        ("grpc.max_receive_message_length", 2 * settings.max_request_bytes),
-        ("grpc.max_send_message_length", settings.max_reply_bytes),
+        ("grpc.max_receive_message_length", 2 * bounds.request),
+        ("grpc.max_send_message_length", bounds.reply),
+        ("grpc.max_concurrent_streams", settings.max_connection_calls),
         ("grpc.keepalive_time_ms", _milliseconds(keepalive.interval_seconds)),
         ("grpc.keepalive_timeout_ms", _milliseconds(keepalive.timeout_seconds)),
         # In grpc 1.85 this one, of 60 s by default, is what ends the wait for a keepalive ping as well.

@@ -13,7 +13,8 @@ from plannerd.app import build
 from plannerd.settings import Settings
 from plannerd.telemetry.logging import CallLog
 from plannerd.transport.gate import Gate
-from plannerd.transport.handlers import MessageBounds, Service, service_handler
+from plannerd.transport.handlers import Service, service_handler
+from plannerd.transport.messages import MessageBounds
 from tests.support.services import PLANNER_SERVICE, captured_log, contract_services, service
 
 BOUNDS = MessageBounds(1024, 1024)

@@ -8,6 +8,7 @@ from ipaddress import ip_address
 
 import pytest
 
+from plannerd.services.codec.run import ENVELOPE_BYTES
 from plannerd.settings import KeepaliveSettings, ServerSettings
 from plannerd.transport.listening import Address, ListenError, check_exposure, resolve, usable
 from plannerd.transport.server import channel_options
@@ -125,6 +126,7 @@ def test_options_follow_the_settings() -> None:
                 reuse_port=True,
                 max_request_bytes=10_000,
                 max_reply_bytes=20_000,
+                max_connection_calls=77,
                 keepalive=KeepaliveSettings(
                     interval_seconds=1.5, timeout_seconds=1_000_000, min_client_interval_seconds=0
                 ),
@@ -133,8 +135,9 @@ def test_options_follow_the_settings() -> None:
     )
     assert options == {
         "grpc.so_reuseport": 1,
-        "grpc.max_receive_message_length": 20_000,
-        "grpc.max_send_message_length": 20_000,
+        "grpc.max_receive_message_length": 2 * (10_000 + ENVELOPE_BYTES),
+        "grpc.max_send_message_length": 20_000 + ENVELOPE_BYTES,
+        "grpc.max_concurrent_streams": 77,
         "grpc.keepalive_time_ms": 1500,
         "grpc.keepalive_timeout_ms": 1_000_000_000,
         "grpc.http2.ping_timeout_ms": 1_000_000_000,

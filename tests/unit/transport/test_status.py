@@ -12,20 +12,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plannerd.errors import PlannerdError, Reason, Violation, invalid
-from plannerd.transport.status import (
+from plannerd.services.failures import (
     CODES,
     CORRELATION_ID,
     DETAILS_BYTES,
-    DOMAIN,
     INTERNAL_TEXT,
     TEXT_BYTES,
     TRUNCATED,
     Failure,
-    WireStatus,
     cut_text,
     failure_of,
-    status_of,
 )
+from plannerd.transport.status import DOMAIN, WireStatus, status_of
 from plannerd_protos.planner.v1 import errors_pb2
 
 ERRORS_PROTO = Path(__file__).resolve().parents[3] / "protos" / "planner" / "v1" / "errors.proto"

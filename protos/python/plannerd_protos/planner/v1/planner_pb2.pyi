@@ -997,10 +997,12 @@ class RunRequest(_message.Message):
     id: _builtins.int
     """Chosen by the client and returned with the answer."""
     traceparent: _builtins.str
-    """W3C trace context of the caller."""
+    """W3C trace context of the caller. Empty: that of the stream's metadata."""
     @_builtins.property
     def timeout(self) -> _duration_pb2.Duration:
-        """The time that the request may take. Unset: no limit of its own."""
+        """The time that the request may take; then it fails in band with DEADLINE_EXCEEDED, uncommitted. Unset: no
+        limit of its own. The deadline of the stream holds besides.
+        """
 
     @_builtins.property
     def init(self) -> Global___InitRequest:
@@ -1046,7 +1048,7 @@ Global___RunRequest: _TypeAlias = RunRequest  # noqa: Y015
 
 @_typing.final
 class RunResponse(_message.Message):
-    """One answer of a stream."""
+    """One answer of a stream. It is at most 256 bytes larger than the answer inside."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1106,7 +1108,7 @@ Global___RunResponse: _TypeAlias = RunResponse  # noqa: Y015
 
 @_typing.final
 class RunError(_message.Message):
-    """A failed request of a stream."""
+    """A failed request of a stream: what the status of a unary call and its details would say, in the same words."""
 
     DESCRIPTOR: _descriptor.Descriptor
 

@@ -157,12 +157,20 @@ class PlannerServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def Run(self, request_iterator, context):
-        """The same requests and responses over one stream, for one invocation at a time, at a fraction of the
-        cost. A request that fails is answered in band and does not end the stream. Closing the stream does
-        not end the invocation. Answered with UNIMPLEMENTED NOT_IMPLEMENTED until it is supported.
+        """The same requests and responses over one stream, at a fraction of the cost, with the same guarantees.
+        A stream is of one invocation, that of the first request that names one. Each request is answered by one
+        response with its id, before the next one may be sent. A request that fails is answered in band and does
+        not end the stream. Closing the stream does not end the invocation; what is in work is answered first.
+        Cancelling it cancels the step in work, before its commit. The server ends the stream with OK after the
+        answer to End, after an answer to FirstAction or NextAction whose action is to suspend, and when it has
+        waited long for a request; clients open another one when they have something to say. A request that met
+        such an end was not looked at.
 
-        Fails with: UNIMPLEMENTED NOT_IMPLEMENTED, SWITCHED_OFF; and in band with what the requests fail with,
-        and FAILED_PRECONDITION OUT_OF_ORDER (a second request before the first was answered).
+        Fails with: UNIMPLEMENTED NOT_IMPLEMENTED, SWITCHED_OFF; RESOURCE_EXHAUSTED LIMIT_EXCEEDED (too many
+        streams: metadata limit = max_streams; or a message that is too large); INVALID_ARGUMENT INVALID_REQUEST
+        (a message that can't be decoded, so that it has no id to answer); and in band with what the requests
+        fail with, INVALID_ARGUMENT INVALID_REQUEST (another invocation, or no request), and
+        FAILED_PRECONDITION OUT_OF_ORDER (a second request before the first was answered).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -86,12 +86,20 @@ class PlannerServiceStub:
     Fails with: INVALID_ARGUMENT INVALID_REQUEST (a bad page token).
     """
     Run: _grpc.StreamStreamMultiCallable[_planner_pb2.RunRequest, _planner_pb2.RunResponse]
-    """The same requests and responses over one stream, for one invocation at a time, at a fraction of the
-    cost. A request that fails is answered in band and does not end the stream. Closing the stream does
-    not end the invocation. Answered with UNIMPLEMENTED NOT_IMPLEMENTED until it is supported.
+    """The same requests and responses over one stream, at a fraction of the cost, with the same guarantees.
+    A stream is of one invocation, that of the first request that names one. Each request is answered by one
+    response with its id, before the next one may be sent. A request that fails is answered in band and does
+    not end the stream. Closing the stream does not end the invocation; what is in work is answered first.
+    Cancelling it cancels the step in work, before its commit. The server ends the stream with OK after the
+    answer to End, after an answer to FirstAction or NextAction whose action is to suspend, and when it has
+    waited long for a request; clients open another one when they have something to say. A request that met
+    such an end was not looked at.
 
-    Fails with: UNIMPLEMENTED NOT_IMPLEMENTED, SWITCHED_OFF; and in band with what the requests fail with,
-    and FAILED_PRECONDITION OUT_OF_ORDER (a second request before the first was answered).
+    Fails with: UNIMPLEMENTED NOT_IMPLEMENTED, SWITCHED_OFF; RESOURCE_EXHAUSTED LIMIT_EXCEEDED (too many
+    streams: metadata limit = max_streams; or a message that is too large); INVALID_ARGUMENT INVALID_REQUEST
+    (a message that can't be decoded, so that it has no id to answer); and in band with what the requests
+    fail with, INVALID_ARGUMENT INVALID_REQUEST (another invocation, or no request), and
+    FAILED_PRECONDITION OUT_OF_ORDER (a second request before the first was answered).
     """
 
 @_typing.type_check_only
@@ -152,12 +160,20 @@ class PlannerServiceAsyncStub(PlannerServiceStub):
     Fails with: INVALID_ARGUMENT INVALID_REQUEST (a bad page token).
     """
     Run: _aio.StreamStreamMultiCallable[_planner_pb2.RunRequest, _planner_pb2.RunResponse]  # type: ignore[assignment]
-    """The same requests and responses over one stream, for one invocation at a time, at a fraction of the
-    cost. A request that fails is answered in band and does not end the stream. Closing the stream does
-    not end the invocation. Answered with UNIMPLEMENTED NOT_IMPLEMENTED until it is supported.
+    """The same requests and responses over one stream, at a fraction of the cost, with the same guarantees.
+    A stream is of one invocation, that of the first request that names one. Each request is answered by one
+    response with its id, before the next one may be sent. A request that fails is answered in band and does
+    not end the stream. Closing the stream does not end the invocation; what is in work is answered first.
+    Cancelling it cancels the step in work, before its commit. The server ends the stream with OK after the
+    answer to End, after an answer to FirstAction or NextAction whose action is to suspend, and when it has
+    waited long for a request; clients open another one when they have something to say. A request that met
+    such an end was not looked at.
 
-    Fails with: UNIMPLEMENTED NOT_IMPLEMENTED, SWITCHED_OFF; and in band with what the requests fail with,
-    and FAILED_PRECONDITION OUT_OF_ORDER (a second request before the first was answered).
+    Fails with: UNIMPLEMENTED NOT_IMPLEMENTED, SWITCHED_OFF; RESOURCE_EXHAUSTED LIMIT_EXCEEDED (too many
+    streams: metadata limit = max_streams; or a message that is too large); INVALID_ARGUMENT INVALID_REQUEST
+    (a message that can't be decoded, so that it has no id to answer); and in band with what the requests
+    fail with, INVALID_ARGUMENT INVALID_REQUEST (another invocation, or no request), and
+    FAILED_PRECONDITION OUT_OF_ORDER (a second request before the first was answered).
     """
 
 class PlannerServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -257,12 +273,20 @@ class PlannerServiceServicer(metaclass=_abc_1.ABCMeta):
         request_iterator: _MaybeAsyncIterator[_planner_pb2.RunRequest],
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_planner_pb2.RunResponse], _abc.AsyncIterator[_planner_pb2.RunResponse]]:
-        """The same requests and responses over one stream, for one invocation at a time, at a fraction of the
-        cost. A request that fails is answered in band and does not end the stream. Closing the stream does
-        not end the invocation. Answered with UNIMPLEMENTED NOT_IMPLEMENTED until it is supported.
+        """The same requests and responses over one stream, at a fraction of the cost, with the same guarantees.
+        A stream is of one invocation, that of the first request that names one. Each request is answered by one
+        response with its id, before the next one may be sent. A request that fails is answered in band and does
+        not end the stream. Closing the stream does not end the invocation; what is in work is answered first.
+        Cancelling it cancels the step in work, before its commit. The server ends the stream with OK after the
+        answer to End, after an answer to FirstAction or NextAction whose action is to suspend, and when it has
+        waited long for a request; clients open another one when they have something to say. A request that met
+        such an end was not looked at.
 
-        Fails with: UNIMPLEMENTED NOT_IMPLEMENTED, SWITCHED_OFF; and in band with what the requests fail with,
-        and FAILED_PRECONDITION OUT_OF_ORDER (a second request before the first was answered).
+        Fails with: UNIMPLEMENTED NOT_IMPLEMENTED, SWITCHED_OFF; RESOURCE_EXHAUSTED LIMIT_EXCEEDED (too many
+        streams: metadata limit = max_streams; or a message that is too large); INVALID_ARGUMENT INVALID_REQUEST
+        (a message that can't be decoded, so that it has no id to answer); and in band with what the requests
+        fail with, INVALID_ARGUMENT INVALID_REQUEST (another invocation, or no request), and
+        FAILED_PRECONDITION OUT_OF_ORDER (a second request before the first was answered).
         """
 
 def add_PlannerServiceServicer_to_server(servicer: PlannerServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
