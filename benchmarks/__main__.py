@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 import sys
 
-from benchmarks import step, store
+from benchmarks import client, step, store
 from benchmarks.quality import command as quality
 
-BENCHMARKS = {"step": step.run, "store": store.run}
+BENCHMARKS = {"step": step.run, "client": client.run, "store": store.run}
 
 
 def main() -> int:

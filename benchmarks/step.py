@@ -1,15 +1,16 @@
-"""What one planning step costs next to an empty unary call of the same server process.
+"""What one planning step costs, by a unary call and over the stream Run, next to an empty unary call.
 
     python -m benchmarks step [--rounds 7] [--calls 400]
 
-Both calls carry the same bytes in both directions. Rounds of the two are interleaved, so that a machine
-that slows down slows both; what is reported are ratios of medians. The server's own cost is read from the
-operating system as CPU time of its process, so that the client does not count there.
+All are served by the same process and carry the same bytes in both directions. Rounds of them are interleaved, so
+that a machine that slows down slows all; what is reported are ratios of medians. The server's own cost is read
+from the operating system as CPU time of its process, so that the client does not count there.
 """
 
 from __future__ import annotations
 
 import os
+import queue
 import statistics
 import subprocess
 import sys
@@ -102,10 +103,29 @@ def timed(pid: int, calls: int, call: Callable[[], None]) -> Round:
     return Round(statistics.median(walls), (cpu_seconds(pid) - before) / calls)
 
 
+class OverRun:
+    """A stream Run to which requests are given one by one."""
+
+    def __init__(self, planner: planner_pb2_grpc.PlannerServiceStub) -> None:
+        self._requests: queue.SimpleQueue[planner_pb2.RunRequest | None] = queue.SimpleQueue()
+        self._responses = planner.Run(iter(self._requests.get, None))
+
+    def ask(self, request: planner_pb2.RunRequest) -> planner_pb2.RunResponse:
+        """The answer to one request."""
+        self._requests.put(request)
+        return next(self._responses)
+
+    def close(self) -> None:
+        """Send no more, and see the end."""
+        self._requests.put(None)
+        list(self._responses)
+
+
 def run(rounds: int, calls: int) -> None:
     """Measure and print a table."""
-    step_rounds: list[Round] = []
-    floor_rounds: list[Round] = []
+    unary: list[Round] = []
+    streamed: list[Round] = []
+    empty: list[Round] = []
     sizes = (0, 0)
     with (
         benchmark_server() as (pid, address, floor_address),
@@ -116,16 +136,24 @@ def run(rounds: int, calls: int) -> None:
         echo = cast("Callable[[bytes], bytes]", floor_channel.unary_unary("/benchmark.Floor/Echo"))
         for round_number in range(rounds + 1):
             invocation_id = f"round-{round_number}"
-            started = planner.Init(a_system(invocation_id, calls))
+            started = planner.Init(a_system(invocation_id, 2 * calls))
             first = planner_pb2.FirstActionRequest(invocation_id=invocation_id, base=started.position)
             first.scope.set["request"].string_value = "r" * SCOPE_BYTES
             reply = planner_pb2.NextActionResponse(step=planner.FirstAction(first).step)
+            stream = OverRun(planner)
 
             def one_step(invocation_id: str = invocation_id) -> None:
                 nonlocal reply
                 reply = planner.NextAction(a_report(reply, invocation_id))
 
-            measured = timed(pid, calls, one_step)
+            def one_over_run(invocation_id: str = invocation_id, stream: OverRun = stream) -> None:
+                nonlocal reply
+                request = planner_pb2.RunRequest(id=1, next_action=a_report(reply, invocation_id))
+                reply = stream.ask(request).next_action
+
+            by_unary = timed(pid, calls, one_step)
+            over_run = timed(pid, calls, one_over_run)
+            stream.close()
             sizes = (a_report(reply, invocation_id).ByteSize(), reply.ByteSize())
             payload = (sizes[1].to_bytes(4, "big") + bytes(sizes[1])).ljust(sizes[0], b"\0")
 
@@ -134,16 +162,22 @@ def run(rounds: int, calls: int) -> None:
 
             floor = timed(pid, calls, one_echo)
             if round_number:  # the first round warms up
-                step_rounds.append(measured)
-                floor_rounds.append(floor)
+                unary.append(by_unary)
+                streamed.append(over_run)
+                empty.append(floor)
             planner.End(planner_pb2.EndRequest(invocation_id=invocation_id))
     print(f"One NextAction (BDI, {AGENTS} agents, {sizes[0]} bytes up, {sizes[1]} down, one call in flight) next to an")
     print(f"empty unary call of the same process; medians of {rounds} rounds of {calls} calls each.\n")
-    _row("latency seen by the client", [r.wall for r in step_rounds], [r.wall for r in floor_rounds])
-    _row("CPU time of the server", [r.cpu for r in step_rounds], [r.cpu for r in floor_rounds])
+    for name, first_kind, second_kind in (
+        ("unary step / empty call", unary, empty),
+        ("step over Run / empty call", streamed, empty),
+        ("step over Run / unary step", streamed, unary),
+    ):
+        _row(name, "latency seen by the client", [r.wall for r in first_kind], [r.wall for r in second_kind])
+        _row(name, "CPU time of the server", [r.cpu for r in first_kind], [r.cpu for r in second_kind])
 
 
-def _row(what: str, step: list[float], floor: list[float]) -> None:
-    ratio = statistics.median(step) / statistics.median(floor)
-    ratios = sorted(a / b for a, b in zip(step, floor, strict=True) if b)
-    print(f"{what:<28} step / empty call = {ratio:.2f}   (rounds from {ratios[0]:.2f} to {ratios[-1]:.2f})")
+def _row(name: str, what: str, some: list[float], others: list[float]) -> None:
+    ratio = statistics.median(some) / statistics.median(others)
+    ratios = sorted(a / b for a, b in zip(some, others, strict=True) if b)
+    print(f"{name:<27} {what:<27} {ratio:.2f}   (rounds from {ratios[0]:.2f} to {ratios[-1]:.2f})")

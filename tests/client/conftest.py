@@ -138,7 +138,13 @@ def kind(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
+@pytest.fixture(params=[True, False], ids=["stream", "unary"])
+def stream(request: pytest.FixtureRequest) -> bool:
+    """Whether requests go over streams."""
+    return bool(request.param)
+
+
 @pytest.fixture
-def run(kind: str, server: Plannerd) -> Run:
-    """`run` of either client, against the shared server."""
-    return runs(kind, target=server.target)
+def run(kind: str, stream: bool, server: Plannerd) -> Run:
+    """`run` of either client, either way, against the shared server."""
+    return runs(kind, target=server.target, stream=stream)

@@ -96,7 +96,7 @@ def run(kind: str, target: str, *, traceparent: str = "", **connection: Any) -> 
 def test_every_request_carries_token_metadata_and_trace(kind: str, target: str, recorder: Recorder) -> None:
     """A token function is asked before each request; the trace context is the one that was given."""
     tokens = iter("abc")
-    run(kind, target, token=lambda: next(tokens), metadata=[("x-tenant", "t")], traceparent="00-1-2-01")
+    run(kind, target, stream=False, token=lambda: next(tokens), metadata=[("x-tenant", "t")], traceparent="00-1-2-01")
     sent = [(name, m["authorization"], m["x-tenant"], m["traceparent"]) for name, m in recorder.metadata]
     assert sent == [
         ("Init", "Bearer a", "t", "00-1-2-01"),

@@ -117,11 +117,11 @@ class Alternating(grpc.Channel):
 
 
 def test_replicas_without_a_store_can_share_an_invocation(server: Plannerd, own_servers: Servers) -> None:
-    """Whatever replica a request reaches, the invocation goes on there, and no agent runs twice."""
+    """Whatever replica a unary call reaches, the invocation goes on there, and no agent runs twice."""
     log = Log()
     channel = Alternating([server.target, own_servers().target])
     agents = [log.agent("one", "request"), log.agent("two", "one"), log.agent("three", "two")]
-    with Client(channel=channel, retry=PATIENT) as client:
+    with Client(channel=channel, retry=PATIENT, stream=False) as client:
         result = client.run(SCHEDULER, agents, REQUEST, output_key="three")
     channel.close()
     assert result.result == "three of two of one of Where is my order?"

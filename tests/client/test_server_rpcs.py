@@ -11,7 +11,7 @@ import grpc
 import pytest
 
 from plannerd_client import AsyncClient, Client
-from plannerd_client.errors import InvocationNotFound, NotImplementedByServer, OutOfOrder, ServerUnreachable
+from plannerd_client.errors import InvocationNotFound, OutOfOrder, ServerUnreachable
 from plannerd_protos.planner.v1 import decision_pb2, planner_pb2, value_pb2
 from tests.client.conftest import Plannerd
 
@@ -111,24 +111,31 @@ def test_errors_of_rpcs_are_typed(call: Either, kind: str) -> None:
         Either(kind, target="127.0.0.1:1")("list_planners")
 
 
-def test_a_stream_is_a_method_too(server: Plannerd) -> None:
-    """Run carries the same messages; a server that lacks it says so with a typed error."""
-    request = planner_pb2.RunRequest(id=1, init=init_request("stream"))
-    with Client(server.target) as client, pytest.raises(NotImplementedByServer):
-        list(client.stream([request]))
+def test_a_stream_is_a_method_too(server: Plannerd, kind: str) -> None:
+    """Run carries the same messages, each answered by its id; errors of a request come in band."""
+    invocation_id = f"stream-{kind}"
+    requests = [
+        planner_pb2.RunRequest(id=1, init=init_request(invocation_id)),
+        planner_pb2.RunRequest(id=2, execution_state=planner_pb2.ExecutionStateRequest(invocation_id=invocation_id)),
+        planner_pb2.RunRequest(id=3, end=planner_pb2.EndRequest(invocation_id=invocation_id)),
+    ]
 
-    async def requests() -> AsyncIterator[planner_pb2.RunRequest]:
-        # A write that meets the end of the stream makes an INTERNAL of it in grpc.aio, so none is made.
-        await asyncio.Event().wait()
-        yield request
+    async def each() -> AsyncIterator[planner_pb2.RunRequest]:
+        for request in requests:
+            yield request
 
-    async def go() -> None:
+    async def go() -> list[planner_pb2.RunResponse]:
         async with AsyncClient(server.target) as client:
-            async for _ in client.stream(requests()):
-                raise AssertionError("an answer")
+            return [response async for response in client.stream(each())]
 
-    with pytest.raises(NotImplementedByServer):
-        asyncio.run(go())
+    if kind == "sync":
+        with Client(server.target) as client:
+            answers = list(client.stream(requests))
+    else:
+        answers = asyncio.run(go())
+    kinds = [(answer.id, answer.WhichOneof("response")) for answer in answers]
+    assert kinds == [(1, "init"), (2, "error"), (3, "end")]
+    assert answers[1].error.code == grpc.StatusCode.FAILED_PRECONDITION.value[0]
 
 
 def test_a_client_needs_a_target() -> None:

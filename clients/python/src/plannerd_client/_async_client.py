@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, cast
 
@@ -11,15 +12,18 @@ from google.protobuf.message import Message
 
 from plannerd_client._agents import AnyAgent
 from plannerd_client._async_driver import drive_async
-from plannerd_client._channel import DEFAULT_TIMEOUT, Connection, Tls, Token
+from plannerd_client._async_stream import AsyncStreamSender
+from plannerd_client._channel import DEFAULT_TIMEOUT, Connection, Tls, Token, current_traceparent
 from plannerd_client._options import RunOptions, prepare
 from plannerd_client._planners import Planner
 from plannerd_client._results import RunResult
 from plannerd_client._retries import RetryPolicy
 from plannerd_client._status import to_error
+from plannerd_client._stream import Choice, Streaming
 from plannerd_protos.planner.v1 import decision_pb2, decision_pb2_grpc, planner_pb2, planner_pb2_grpc
 
 if TYPE_CHECKING:
+    from plannerd_client._async_stream import RunCall
     from plannerd_protos.planner.v1.decision_pb2_grpc import DecisionModelServiceAsyncStub
     from plannerd_protos.planner.v1.planner_pb2_grpc import PlannerServiceAsyncStub
 
@@ -43,6 +47,7 @@ class AsyncClient:
         timeout: float | None = DEFAULT_TIMEOUT,
         retry: RetryPolicy = RetryPolicy(),  # noqa: B008 -- it is immutable
         max_reply_bytes: int = 0,
+        stream: bool = True,
         options: Sequence[tuple[str, Any]] = (),
         channel: grpc.aio.Channel | None = None,
     ) -> None:
@@ -54,10 +59,12 @@ class AsyncClient:
             timeout=timeout,
             retry=retry,
             max_reply_bytes=max_reply_bytes,
+            stream=stream,
             options=options,
         )
         if channel is None and not target:
             raise ValueError("give a target, for instance 'localhost:50051', or a channel")
+        self._choice = Choice(stream, time.monotonic)
         self._own = channel is None
         self._channel = channel
 
@@ -124,10 +131,18 @@ class AsyncClient:
         )
         stub, traceparent = self._planner, options.get("traceparent", "")
 
-        async def send(method: str, request: Message, timeout: float | None) -> Message:
+        async def unary(method: str, request: Message, timeout: float | None) -> Message:
             return cast("Message", await self._call(getattr(stub, method), request, timeout, traceparent))
 
-        return await drive_async(runner.run(), send)
+        def open_stream() -> RunCall:
+            return stub.Run(metadata=self._connection.request_metadata(traceparent))
+
+        streaming = Streaming(self._choice, lambda: traceparent or current_traceparent())
+        sender = AsyncStreamSender(streaming, open_stream, unary)
+        try:
+            return await drive_async(runner.run(), sender)
+        finally:
+            sender.close()
 
     # --- one method for each RPC
 

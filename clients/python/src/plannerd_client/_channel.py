@@ -60,6 +60,7 @@ class Connection:
     timeout: float | None
     retry: RetryPolicy
     max_reply_bytes: int
+    stream: bool
     options: Sequence[tuple[str, Any]]
 
     def credentials(self) -> grpc.ChannelCredentials | None:
@@ -68,7 +69,8 @@ class Connection:
 
     def channel_options(self) -> list[tuple[str, Any]]:
         """The options of the channel; the caller's own win."""
-        limit = ("grpc.max_receive_message_length", self.max_reply_bytes or -1)
+        # A stream puts its envelope around a reply.
+        limit = ("grpc.max_receive_message_length", self.max_reply_bytes + 256 if self.max_reply_bytes else -1)
         return list(dict([*_DEFAULT_OPTIONS, limit, *self.options]).items())
 
     def request_metadata(self, traceparent: str) -> tuple[tuple[str, str], ...]:
@@ -77,7 +79,7 @@ class Connection:
         if self.token is not None:
             token = self.token if isinstance(self.token, str) else self.token()
             metadata.append(("authorization", f"Bearer {token}"))
-        if traceparent := traceparent or _current_traceparent():
+        if traceparent := traceparent or current_traceparent():
             metadata.append(("traceparent", traceparent))
         return tuple(metadata)
 
@@ -86,7 +88,7 @@ def _read(path: str | Path | None) -> bytes | None:
     return None if path is None else Path(path).read_bytes()
 
 
-def _current_traceparent() -> str:
+def current_traceparent() -> str:
     """The trace context of the current OpenTelemetry span; empty where the program does not use OpenTelemetry."""
     propagate = sys.modules.get("opentelemetry.propagate")
     if propagate is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Self, TypeVar, Unpack, cast
 
@@ -9,13 +10,15 @@ import grpc
 from google.protobuf.message import Message
 
 from plannerd_client._agents import AnyAgent
-from plannerd_client._channel import DEFAULT_TIMEOUT, Connection, Tls, Token
+from plannerd_client._channel import DEFAULT_TIMEOUT, Connection, Tls, Token, current_traceparent
 from plannerd_client._options import RunOptions, prepare
 from plannerd_client._planners import Planner
 from plannerd_client._results import RunResult
 from plannerd_client._retries import RetryPolicy
 from plannerd_client._status import to_error
+from plannerd_client._stream import Choice, Streaming
 from plannerd_client._sync_driver import drive
+from plannerd_client._sync_stream import Requests, RunCall, StreamSender, Watchdog
 from plannerd_protos.planner.v1 import decision_pb2, decision_pb2_grpc, planner_pb2, planner_pb2_grpc
 
 R = TypeVar("R")
@@ -33,6 +36,8 @@ class Client:
         timeout: seconds that one attempt of a request may take. None: no limit.
         retry: how often and how long `run` sends a failed request again. The methods of single RPCs never do.
         max_reply_bytes: the largest reply to accept. 0: what the server allows.
+        stream: `run` sends its requests over one stream, which costs less, and by unary calls where that does not
+            work. False: by unary calls always.
         options: options of the gRPC channel.
         channel: a channel of your own instead; `target`, `tls` and `options` are then ignored, and it is not closed.
     """
@@ -47,6 +52,7 @@ class Client:
         timeout: float | None = DEFAULT_TIMEOUT,
         retry: RetryPolicy = RetryPolicy(),  # noqa: B008 -- it is immutable
         max_reply_bytes: int = 0,
+        stream: bool = True,
         options: Sequence[tuple[str, Any]] = (),
         channel: grpc.Channel | None = None,
     ) -> None:
@@ -58,8 +64,11 @@ class Client:
             timeout=timeout,
             retry=retry,
             max_reply_bytes=max_reply_bytes,
+            stream=stream,
             options=options,
         )
+        self._choice = Choice(stream, time.monotonic)
+        self._watchdog = Watchdog()
         self._own = channel is None
         self._channel = self._open() if channel is None else channel
         self._planner = planner_pb2_grpc.PlannerServiceStub(self._channel)
@@ -76,6 +85,7 @@ class Client:
 
     def close(self) -> None:
         """Close the connection. Invocations that are under way can be resumed with another client."""
+        self._watchdog.close()
         if self._own:
             self._channel.close()
 
@@ -118,10 +128,19 @@ class Client:
         )
         traceparent = options.get("traceparent", "")
 
-        def send(method: str, request: Message, timeout: float | None) -> Message:
+        def unary(method: str, request: Message, timeout: float | None) -> Message:
             return cast("Message", self._call(getattr(self._planner, method), request, timeout, traceparent))
 
-        return drive(runner.run(), send)
+        def open_stream(requests: Requests) -> RunCall:
+            metadata = self._connection.request_metadata(traceparent)
+            return cast("RunCall", self._planner.Run(requests, metadata=metadata))
+
+        streaming = Streaming(self._choice, lambda: traceparent or current_traceparent())
+        sender = StreamSender(streaming, open_stream, unary, self._watchdog)
+        try:
+            return drive(runner.run(), sender)
+        finally:
+            sender.close()
 
     # --- one method for each RPC
 

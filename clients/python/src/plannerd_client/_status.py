@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Final, cast
 
 import grpc
@@ -9,9 +10,12 @@ from google.protobuf.duration_pb2 import Duration
 from google.rpc import error_details_pb2, status_pb2  # type: ignore[import-untyped]
 
 from plannerd_client.errors import WITHOUT_REASON, FieldViolation, PlannerdError
+from plannerd_protos.planner.v1 import errors_pb2, planner_pb2
 
 DOMAIN: Final = "plannerd.dev"
 _DETAILS_KEY: Final = "grpc-status-details-bin"
+_PREFIX: Final = "ERROR_REASON_"
+_CODES: Final = {code.value[0]: code for code in grpc.StatusCode}
 
 
 def to_error(call: grpc.RpcError) -> PlannerdError:
@@ -38,6 +42,33 @@ def _from_details(code: grpc.StatusCode, message: str, status: status_pb2.Status
             violations += [FieldViolation(item.field, item.description) for item in bad.field_violations]
         elif detail.Unpack(retry):
             retry_after = seconds(retry.retry_delay)
+    return _error(code, message, reason, metadata, violations, retry_after)
+
+
+def error_in_band(error: planner_pb2.RunError) -> PlannerdError:
+    """The typed error for a failed request of a stream: the one that a unary call would have raised."""
+    try:
+        reason = errors_pb2.ErrorReason.Name(error.reason).removeprefix(_PREFIX)
+    except ValueError:
+        reason = str(error.reason)  # of a newer server
+    return _error(
+        _CODES.get(error.code, grpc.StatusCode.UNKNOWN),
+        error.message,
+        reason,
+        dict(error.metadata),
+        [FieldViolation(item.field, item.description) for item in error.field_violations],
+        seconds(error.retry_after) if error.HasField("retry_after") else None,
+    )
+
+
+def _error(
+    code: grpc.StatusCode,
+    message: str,
+    reason: str,
+    metadata: Mapping[str, str],
+    violations: Sequence[FieldViolation],
+    retry_after: float | None,
+) -> PlannerdError:
     if not reason:
         return _without_reason(code, message, retry_after)
     kind = PlannerdError.by_reason.get(reason, PlannerdError)
