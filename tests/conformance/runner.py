@@ -36,7 +36,11 @@ async def run(case: Case, target: Target, mode: Mode) -> None:
     Raises:
         MismatchError: a reply differs from what the case says; the message has the case, the step and the reply.
     """
-    await _Run(case, target.open(case, mode), mode).run()
+    session = target.open(case, mode)
+    try:
+        await _Run(case, session, mode).run()
+    finally:
+        session.close()
 
 
 @dataclass(slots=True)

@@ -26,14 +26,21 @@ class Mode:
         minimal: the client sends no more than it must: nothing that the planner does not read, tags in
             place of values where presence is enough. Otherwise it sends everything that it has.
         handover: before each request that follows a step the invocation moves to another instance.
+        stream: requests go over the stream Run.
     """
 
     name: str
     minimal: bool = True
     handover: bool = False
+    stream: bool = False
 
 
-MODES: Final = (Mode("minimal"), Mode("full", minimal=False), Mode("handover", handover=True))
+MODES: Final = (
+    Mode("minimal"),
+    Mode("full", minimal=False),
+    Mode("handover", handover=True),
+    Mode("stream", stream=True),
+)
 """All ways to run a case."""
 
 

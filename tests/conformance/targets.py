@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import time
 from collections.abc import Callable, Sequence
@@ -13,6 +14,8 @@ from google.protobuf.message import Message
 from google.rpc.error_details_pb2 import BadRequest, ErrorInfo  # type: ignore[import-untyped]
 from google.rpc.status_pb2 import Status  # type: ignore[import-untyped]
 
+from plannerd_protos.planner.v1 import errors_pb2, planner_pb2
+from tests.conformance import wire
 from tests.conformance.cases import Case
 from tests.conformance.scripts import INSTANCES, Mode, model_name, script
 
@@ -57,6 +60,9 @@ class Session(Protocol):
             RefusedError: the request failed.
         """
 
+    def close(self) -> None:
+        """The run is over."""
+
 
 class Target(Protocol):
     """Something that conforms, or not."""
@@ -97,6 +103,8 @@ class _InProcessSession:
         from plannerd.services.planner_service import PlannerService
 
         self.model = ""
+        self._stream = mode.stream
+        self._conversations: dict[tuple[int, str], Any] = {}
         self._fixed = FixedModel(script(case, mode))
         self._turns = itertools.cycle(range(INSTANCES)) if in_turns else None
         self._services = []
@@ -115,16 +123,31 @@ class _InProcessSession:
     async def call(self, instance: int, method: str, request: Message) -> bytes:
         from plannerd.errors import PlannerdError
         from plannerd.services.context import CallContext
-        from plannerd.transport.status import CODES
+        from plannerd.services.failures import CODES
 
         if self._turns is not None:
             instance = next(self._turns)
+        if self._stream:
+            return await self._over_stream(instance, method, request)
         try:
             reply: Any = await getattr(self._services[instance], method)(request, CallContext())
         except PlannerdError as error:
             fields = tuple(violation.field for violation in error.violations)
             raise RefusedError(CODES[error.reason].name, error.reason.value, error.message, fields) from error
         return reply if isinstance(reply, bytes) else bytes(reply.SerializeToString())
+
+    async def _over_stream(self, instance: int, method: str, request: Any) -> bytes:
+        from plannerd.services.context import CallContext
+
+        place = (instance, request.invocation_id)
+        conversation = self._conversations.pop(place, None) or self._services[instance].Run(CallContext())
+        answer = await conversation.answer(wire.run_request(7, method, request))
+        if not answer.last:
+            self._conversations[place] = conversation
+        return _answer(answer.reply, 7, method)
+
+    def close(self) -> None:
+        pass
 
 
 class Servers:
@@ -139,7 +162,8 @@ class Servers:
 
     def open(self, case: Case, mode: Mode) -> Session:
         """Start a run of a case."""
-        return _ServersSession(self._channels, model_name(case, mode))
+        kind = _StreamsSession if mode.stream else _ServersSession
+        return kind(self._channels, model_name(case, mode))
 
 
 class _ServersSession:
@@ -162,6 +186,69 @@ class _ServersSession:
         except grpc.aio.AioRpcError as error:
             raise _refused(error) from error
         return reply
+
+    def close(self) -> None:
+        pass
+
+
+class _StreamsSession(_ServersSession):
+    """One stream for each invocation and instance; another one where the server ended it."""
+
+    def __init__(self, channels: Sequence[grpc.aio.Channel], model: str) -> None:
+        super().__init__(channels, model)
+        self._streams: dict[tuple[int, str], Any] = {}
+        self._number = 0
+
+    async def call(self, instance: int, method: str, request: Any) -> bytes:
+        place = (instance % len(self._channels), request.invocation_id)
+        self._number += 1
+        sent = wire.run_request(self._number, method, request).SerializeToString()
+        try:
+            async with asyncio.timeout(TIMEOUT):
+                raw = await self._exchange(place, sent)
+        except grpc.aio.AioRpcError as error:
+            raise _refused(error) from error
+        return _answer(raw, self._number, method)
+
+    async def _exchange(self, place: tuple[int, str], sent: bytes) -> bytes:
+        stream = self._streams.get(place)
+        if stream is not None:
+            try:
+                await stream.write(sent)
+            except (asyncio.InvalidStateError, grpc.aio.AioRpcError):
+                pass  # ended since: a write that meets the end hides its status
+            else:
+                if (raw := await stream.read()) is not grpc.aio.EOF:
+                    return bytes(raw)
+            # It was ended with OK since the last answer: the request was not looked at.
+        open_stream: Any = self._channels[place[0]].stream_stream(f"{SERVICE}/Run", bytes, bytes)
+        stream = self._streams[place] = open_stream()
+        await stream.write(sent)
+        if (raw := await stream.read()) is grpc.aio.EOF:
+            raise RefusedError("OK", "", "the stream ended without an answer")
+        return bytes(raw)
+
+    def close(self) -> None:
+        for stream in self._streams.values():
+            stream.cancel()
+
+
+def _answer(raw: bytes, number: int, method: str) -> bytes:
+    """The bytes of the answer inside a response."""
+    response = planner_pb2.RunResponse.FromString(raw)
+    if response.id != number:
+        raise RefusedError("OK", "", f"the answer has the id {response.id}, not {number}")
+    kind = response.WhichOneof("response")
+    if kind == "error":
+        error = response.error
+        code = next(code for code in grpc.StatusCode if code.value[0] == error.code)
+        fields = tuple(violation.field for violation in error.field_violations)
+        raise RefusedError(
+            code.name, wire.name_of(errors_pb2.ErrorReason, error.reason, "ERROR_REASON"), error.message, fields
+        )
+    if kind != wire.STREAMED[method]:
+        raise RefusedError("OK", "", f"the answer to {method} is {kind}")
+    return wire.inside(raw, planner_pb2.RunResponse.DESCRIPTOR.fields_by_name[kind].number)
 
 
 def _refused(error: grpc.aio.AioRpcError) -> RefusedError:

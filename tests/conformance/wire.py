@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from google.protobuf import json_format
+from google.protobuf.message import Message
 from google.protobuf.struct_pb2 import NULL_VALUE
 
 from plannerd_protos.planner.v1 import agent_pb2, decision_pb2, planner_pb2, step_pb2, value_pb2
@@ -231,3 +232,44 @@ def goal(message: step_pb2.GoalAssessment) -> dict[str, Any]:
         "threshold": message.threshold,
         "result_missing": message.result_missing,
     }
+
+
+# ---- streams
+
+STREAMED: Final = {
+    "Init": "init",
+    "FirstAction": "first_action",
+    "NextAction": "next_action",
+    "ExecutionState": "execution_state",
+    "End": "end",
+}
+"""Where the messages of each method are inside those of the stream."""
+
+
+def run_request(number: int, method: str, request: Message) -> planner_pb2.RunRequest:
+    """A request of a stream."""
+    made = planner_pb2.RunRequest(id=number)
+    getattr(made, STREAMED[method]).CopyFrom(request)
+    return made
+
+
+def inside(raw: bytes, field: int) -> bytes:
+    """The bytes of a field of an encoded message, which has a length, as they were sent."""
+    place = 0
+    while place < len(raw):
+        tag, place = _varint(raw, place)
+        size, place = _varint(raw, place)
+        if tag & 7 == 0:  # a number, which is all there was
+            continue
+        if tag >> 3 == field:
+            return raw[place : place + size]
+        place += size
+    raise ValueError(f"there is no field {field}")
+
+
+def _varint(raw: bytes, place: int) -> tuple[int, int]:
+    number, shift = 0, 0
+    while raw[place] & 0x80:
+        number |= (raw[place] & 0x7F) << shift
+        place, shift = place + 1, shift + 7
+    return number | raw[place] << shift, place + 1
