@@ -14,6 +14,7 @@ from typing import Any, Final, TypeAlias
 
 from google.protobuf.message import Message
 
+from plannerd.decisions.deadline import call_deadline
 from plannerd.errors import PlannerdError, Reason, invalid
 from plannerd.services.codec.configuration import check_invocation_id
 from plannerd.services.codec.run import decode_timeout, encode_error, encode_response, suspends
@@ -93,9 +94,11 @@ class RunConversation:
                     raise TimeoutError
                 # The deadline of the stream cancels this task by itself.
                 async with asyncio.timeout(limit):
-                    reply = await self._methods[kind](inner, call)
+                    with call_deadline(call.time_remaining):
+                        reply = await self._methods[kind](inner, call)
             else:
-                reply = await self._methods[kind](inner, call)
+                with call_deadline(call.time_remaining):
+                    reply = await self._methods[kind](inner, call)
             encoded = reply if isinstance(reply, bytes) else reply.SerializeToString()
             if len(encoded) > self._max_reply_bytes:
                 raise too_large("reply", len(encoded), self._max_reply_bytes)
