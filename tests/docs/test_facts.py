@@ -27,12 +27,12 @@ from plannerd.planners.scheduler.options import (
 )
 from plannerd.services.codec.configuration import MAX_ID_CHARS
 from plannerd.services.codec.requests import MAX_FAILURE_TYPE_CHARS, MAX_RESPONSE_ID_CHARS
-from plannerd.services.codec.values import MAX_TAG_BYTES
 from plannerd.services.failures import CODES
 from plannerd.services.planner_service import MAX_PAGE
 from plannerd.settings import Settings
 from plannerd.transport.status import DOMAIN
 from plannerd.values import MAX_NESTING
+from plannerd.wire.values import MAX_TAG_BYTES
 from plannerd_protos.planner.v1 import agent_pb2, planner_pb2, planners_pb2
 from tests.docs.markdown import ROOT
 from tests.support.builders import agent, scheduler

@@ -7,8 +7,8 @@ from typing import Any, TypeAlias
 
 from google.protobuf.message import Message
 
-from plannerd.services.codec.values import encode_value
 from plannerd.values import Opaque, ScopeValue
+from plannerd.wire.values import encode_value
 from plannerd_protos.planner.v1 import agent_pb2, planner_pb2, planners_pb2, value_pb2
 
 Scope: TypeAlias = "Mapping[str, ScopeValue | value_pb2.Value]"

@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable
 
 from plannerd.decisions.models import DecisionModels
+from plannerd.decisions.wire import decode_request, encode_response
 from plannerd.services.codec.configuration import check_limit
-from plannerd.services.codec.decisions import decode_request, encode_answer
 from plannerd.services.codec.replies import encode_duration
 from plannerd.services.context import CallContext
 from plannerd_protos.planner.v1 import decision_pb2
@@ -47,16 +47,6 @@ class DecisionModelService:
         named = self._models.get(request.model or None)
         started = self._clock()
         response = await self._models.ask(named, decision, self._timeout)
-        reply = decision_pb2.DecideResponse(
-            answers=[encode_answer(question.name, response.answers[question.name]) for question in decision.questions],
-            model=response.model,
-            usage=decision_pb2.Usage(
-                input_tokens=response.usage.input_tokens, output_tokens=response.usage.output_tokens
-            ),
-            latency=encode_duration(self._clock() - started),
-            retries=response.retries,
-        )
-        if response.truncation is not None:
-            reply.truncation.original_chars = response.truncation.original_chars
-            reply.truncation.used_chars = response.truncation.used_chars
+        reply = encode_response(decision, response)
+        reply.latency.CopyFrom(encode_duration(self._clock() - started))
         return reply

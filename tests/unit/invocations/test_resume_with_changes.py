@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from plannerd.errors import Reason
-from plannerd.services.codec.values import encode_map
 from plannerd.values import PENDING, Value
+from plannerd.wire.values import encode_map
 from plannerd_protos.planner.v1 import agent_pb2, planner_pb2, step_pb2
 from tests.support.builders import agent, output, pending, router, scheduler, skipped, suspended
 from tests.support.engine import Client, Server, refused

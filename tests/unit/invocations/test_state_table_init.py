@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from plannerd.errors import Reason
-from plannerd.services.codec.values import encode_map
+from plannerd.wire.values import encode_map
 from plannerd_protos.planner.v1 import planners_pb2, step_pb2
 from tests.support.builders import agent, changed, output, scheduler
 from tests.support.engine import Client, Server, refused

@@ -9,17 +9,11 @@ from hypothesis import given, settings
 
 from plannerd.decisions.models import DecisionModels
 from plannerd.errors import Reason
-from plannerd.services.codec.values import (
-    decode_map,
-    decode_scope,
-    decode_scope_value,
-    decode_value,
-    encode_map,
-    encode_value,
-)
+from plannerd.services.codec.scope import decode_scope
 from plannerd.services.context import CallContext
 from plannerd.services.decision_service import DecisionModelService
 from plannerd.values import PENDING, Image, Opaque, ScopeValue, Text, Value
+from plannerd.wire.values import decode_map, decode_scope_value, decode_value, encode_map, encode_value
 from plannerd_protos.planner.v1 import decision_pb2, value_pb2
 from tests.support.builders import agent, cascade, output, scheduler
 from tests.support.engine import Server, refused

@@ -23,7 +23,7 @@ from plannerd.planners.registry import PlannerOptions, PluginOptions
 from plannerd.planners.router import RouterOptions
 from plannerd.planners.scheduler import SchedulerOptions
 from plannerd.planners.system import Agent, Argument, OutputType, PlannerAgent
-from plannerd.services.codec.values import decode_map
+from plannerd.wire.values import decode_map
 from plannerd_protos.planner.v1 import agent_pb2, planner_pb2, planners_pb2, step_pb2
 
 MAX_ID_CHARS: Final = 128

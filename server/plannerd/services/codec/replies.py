@@ -7,6 +7,7 @@ from typing import Final
 
 from google.protobuf.duration_pb2 import Duration
 
+from plannerd.decisions.wire import encode_answer, encode_question, encode_truncation, encode_usage
 from plannerd.invocations.calls import CallStatus, LiveCall
 from plannerd.invocations.commands import InitReply, StepReply
 from plannerd.invocations.engine import EngineLimits
@@ -38,8 +39,7 @@ from plannerd.planners.moves import (
 from plannerd.planners.planner import Need
 from plannerd.planners.system import Agent, Topology
 from plannerd.services.codec.configuration import InitLimits
-from plannerd.services.codec.decisions import encode_answer, encode_question
-from plannerd.services.codec.values import encode_value
+from plannerd.wire.values import encode_value
 from plannerd_protos.planner.v1 import decision_pb2, planner_pb2, planners_pb2, step_pb2, value_pb2
 
 # The domain's names are those of the contract, without its prefixes.
@@ -236,17 +236,14 @@ def _encode_decision(decision: DecisionRecord, *, full: bool, include_input: boo
         resolved_model=response.model,
         provider=decision.provider,
         input_digest=decision.input_digest,
-        usage=decision_pb2.Usage(input_tokens=response.usage.input_tokens, output_tokens=response.usage.output_tokens),
+        usage=encode_usage(response.usage),
         latency=encode_duration(decision.seconds),
         retries=response.retries,
         part=decision.part,
         parts=decision.parts,
     )
     if response.truncation is not None:
-        cut = response.truncation
-        message.truncation.CopyFrom(
-            decision_pb2.Truncation(original_chars=cut.original_chars, used_chars=cut.used_chars)
-        )
+        message.truncation.CopyFrom(encode_truncation(response.truncation))
     if full:
         message.questions.extend(encode_question(question) for question in decision.request.questions)
         message.answers.extend(

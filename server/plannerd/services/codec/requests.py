@@ -21,8 +21,9 @@ from plannerd.invocations.commands import EndCommand, EndOutcome, FirstActionCom
 from plannerd.invocations.position import Position
 from plannerd.invocations.scope import ScopeChange
 from plannerd.services.codec.configuration import check_invocation_id, decode_position
-from plannerd.services.codec.values import decode_opaque, decode_scope, decode_value
+from plannerd.services.codec.scope import decode_scope
 from plannerd.values import Opaque, ScopeValue, Value, digest
+from plannerd.wire.values import decode_opaque, decode_value
 from plannerd_protos.planner.v1 import agent_pb2, planner_pb2
 
 MAX_RESPONSE_ID_CHARS: Final = 256

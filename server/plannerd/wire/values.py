@@ -1,4 +1,4 @@
-"""Values of the wire and of the scope.
+"""Values as protobuf messages, and back.
 
 Hand-written, as it runs for every value of every request: kinds in the order of their frequency, paths
 made only when there is something to complain about.
@@ -12,8 +12,7 @@ from collections.abc import Mapping
 from google.protobuf.struct_pb2 import NULL_VALUE
 
 from plannerd.errors import PlannerdError, Reason, Violation, invalid
-from plannerd.invocations.scope import ScopeChange
-from plannerd.values import MAX_NESTING, PENDING, Image, Opaque, ScopeValue, Text, Value, is_blank
+from plannerd.values import MAX_NESTING, PENDING, Image, Opaque, ScopeValue, Text, Value
 from plannerd_protos.planner.v1 import value_pb2
 
 MAX_TAG_BYTES = 32
@@ -83,31 +82,6 @@ def decode_map(message: value_pb2.MapValue, path: str) -> dict[str, Value]:
         return _decode_entries(message, MAX_NESTING)
     except _BadValueError as bad:
         raise _refuse(bad, path) from None
-
-
-def decode_scope(message: value_pb2.ScopeUpdate, *, snapshot: bool) -> ScopeChange:
-    """A change of the scope.
-
-    Args:
-        message: from the wire.
-        snapshot: whether it is one, so that nothing can be removed.
-
-    Raises:
-        PlannerdError: INVALID_REQUEST or INVALID_VALUE.
-    """
-    if snapshot and message.removed:
-        raise invalid("scope.removed", "must be empty in FirstAction: its scope is a snapshot")
-    values: dict[str, ScopeValue] = {}
-    sizes: dict[str, int] = {}
-    for key, value in message.set.items():
-        if is_blank(key):
-            raise invalid("scope.set", "has a blank key")
-        values[key] = decode_scope_value(value, f"scope.set[{key}]")
-        sizes[key] = value.ByteSize()
-    for key in message.removed:
-        if key in values:
-            raise invalid("scope.removed", f"'{key}' is set and removed in the same request")
-    return ScopeChange(values, tuple(message.removed), sizes)
 
 
 def _decode(message: value_pb2.Value, room: int) -> Value:
