@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from urllib.parse import urlsplit
 from plannerd.decisions.fixed import FixedModel
 from plannerd.decisions.model import DecisionModel, ModelLimits
 from plannerd.decisions.models import DecisionModels
+from plannerd.decisions.remote import Entry, Keepalive, RemoteModel, RemoteOptions, RemoteTls
 from plannerd.decisions.retries import RetryRules
 from plannerd.decisions.script import load_script
 from plannerd.decisions.sparrow import SparrowModel
@@ -31,6 +33,7 @@ from plannerd.services.codec.replies import encode_step
 from plannerd.services.decision_service import DecisionModelService
 from plannerd.services.planner_service import PlannerService
 from plannerd.settings import FixedSettings, ModelSettings, Settings, SparrowSettings
+from plannerd.settings.grpc import GrpcSettings, MetadataSettings
 from plannerd.settings.store import StoreSettings
 from plannerd.settings.systemone import SystemOneSettings
 from plannerd.telemetry.logging import get_logger, printable
@@ -203,6 +206,8 @@ def _model(name: str, chosen: ModelSettings) -> DecisionModel:
                 return FixedModel(load_script(chosen.file), remember=0)
             case SystemOneSettings():
                 return _systemone(name, chosen)
+            case GrpcSettings():
+                return _remote(name, chosen)
     except (OSError, ValueError, RuntimeError) as error:
         raise BuildError(f"decisions.models.{name}: {error}") from error
 
@@ -235,3 +240,30 @@ def _systemone(name: str, chosen: SystemOneSettings) -> SystemOneModel:
         concurrent=chosen.max_concurrent,
         queue=chosen.max_queue,
     )
+
+
+def _remote(name: str, chosen: GrpcSettings) -> RemoteModel:
+    tls = chosen.tls
+    options = RemoteOptions(
+        target=chosen.target,
+        model=chosen.model,
+        tls=RemoteTls(tls.ca, tls.cert, tls.key, tls.server_name) if tls.enabled else None,
+        metadata=tuple(_entry(key, value) for key, value in chosen.metadata.items()),
+        limits=ModelLimits(chosen.max_questions, chosen.max_options, chosen.max_levels, chosen.images),
+        max_request_bytes=chosen.max_request_bytes,
+        max_reply_bytes=chosen.max_reply_bytes,
+        retries=RetryRules(chosen.retries, chosen.attempt_seconds),
+        concurrent=chosen.concurrent,
+        queue=chosen.queue,
+        keepalive=Keepalive(chosen.keepalive_seconds, chosen.keepalive_timeout_seconds),
+    )
+    return RemoteModel(name, options)
+
+
+def _entry(key: str, value: MetadataSettings) -> Entry:
+    if value.env is None:
+        return Entry(key, value.value or "", value.file, value.prefix)
+    found = os.environ.get(value.env)
+    if not found:
+        raise ValueError(f"metadata '{key}': the environment variable {value.env} is not set")
+    return Entry(key, found, prefix=value.prefix)

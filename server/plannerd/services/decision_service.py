@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+from plannerd.decisions import hops
 from plannerd.decisions.models import DecisionModels
 from plannerd.decisions.wire import decode_request, encode_response
 from plannerd.services.codec.configuration import check_limit
@@ -41,12 +42,18 @@ class DecisionModelService:
 
     async def Decide(self, request: decision_pb2.DecideRequest, call: CallContext) -> decision_pb2.DecideResponse:
         """Answer questions about an input."""
+        hops.arrived(call.hops)
         check_limit("max_scope_keys", "The fields of the input", len(request.input), self._max_fields)
         check_limit("max_agents", "The questions", len(request.questions), self._max_questions)
         decision = decode_request(request)
         named = self._models.get(request.model or None)
         started = self._clock()
-        response = await self._models.ask(named, decision, self._timeout)
+        response = await self._models.ask(named, decision, self._time(call))
         reply = encode_response(decision, response)
         reply.latency.CopyFrom(encode_duration(self._clock() - started))
         return reply
+
+    def _time(self, call: CallContext) -> float:
+        """Seconds for the model: those of the settings, or what is left until the deadline of the call."""
+        remaining = call.time_remaining()
+        return self._timeout if remaining is None else min(self._timeout, max(0.0, remaining))

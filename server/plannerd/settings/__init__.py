@@ -26,6 +26,7 @@ from pydantic_settings import BaseSettings, EnvSettingsSource, PydanticBaseSetti
 from pydantic_settings import SettingsError as SourceError
 
 from plannerd.settings.base import MIB, Bytes, Count, File, Seconds, Section
+from plannerd.settings.grpc import GrpcSettings
 from plannerd.settings.store import StoreSettings
 from plannerd.settings.systemone import SystemOneSettings
 
@@ -165,7 +166,7 @@ class FixedSettings(Section):
 
 
 ModelSettings: TypeAlias = Annotated[
-    SparrowSettings | FixedSettings | SystemOneSettings, Field(discriminator="provider")
+    SparrowSettings | FixedSettings | GrpcSettings | SystemOneSettings, Field(discriminator="provider")
 ]
 
 

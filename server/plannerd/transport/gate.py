@@ -16,6 +16,7 @@ from typing import Any, NoReturn, TypeAlias, cast
 import grpc
 import grpc.aio
 
+from plannerd.decisions.hops import HEADER as HOPS_HEADER
 from plannerd.errors import PlannerdError, Reason
 from plannerd.services.context import CallContext
 from plannerd.services.failures import Failure, failure_of
@@ -54,11 +55,12 @@ class Passage:
 
     def facts(self) -> CallContext:
         """What the service is told."""
-        traceparent = ""
-        for key, value in self.context.invocation_metadata() or ():
-            if key == "traceparent":
-                traceparent = value if isinstance(value, str) else ""
-        return CallContext(time_remaining=self.time_remaining, traceparent=traceparent)
+        found = {key: value for key, value in self.context.invocation_metadata() or () if isinstance(value, str)}
+        return CallContext(
+            time_remaining=self.time_remaining,
+            traceparent=found.get("traceparent", ""),
+            hops=found.get(HOPS_HEADER, ""),
+        )
 
     def time_remaining(self) -> float | None:
         """Seconds until the deadline, 0 when it has passed; None without one."""
