@@ -74,9 +74,11 @@ def failure_of(error: grpc.aio.AioRpcError, model: str, asked: str) -> AttemptEr
             return _failure(Reason.DECISION_MODEL_LIMIT, model, f"refuses the request: {_shown(text)}", code)
         case grpc.StatusCode.NOT_FOUND:
             which = f"a model '{asked}'" if asked else "a default model"
-            return _unavailable(model, f"is not there: its server does not know {which}", code, details)
+            return _unavailable(model, f"is not there: its server does not know {which}", code, details, spent=True)
         case grpc.StatusCode.UNIMPLEMENTED:
-            return _unavailable(model, "is not there: its server has no DecisionModelService", code, details)
+            return _unavailable(
+                model, "is not there: its server has no DecisionModelService", code, details, spent=True
+            )
         case _:
             return _unavailable(model, f"failed with {code.name}", code, details)
 
@@ -116,17 +118,19 @@ def _limit_of_bytes(
     )
 
 
-def _unavailable(model: str, problem: str, code: grpc.StatusCode, details: _Details) -> PlannerdError:
+def _unavailable(
+    model: str, problem: str, code: grpc.StatusCode, details: _Details, *, spent: bool = False
+) -> PlannerdError:
+    """With `spent` trying again is of no use before somebody has changed something."""
+    metadata = {"model": model, "status": code.name}
+    if spent or RETRIES_SPENT in details.metadata:
+        metadata[RETRIES_SPENT] = "true"
     return PlannerdError(
         Reason.DECISION_MODEL_UNAVAILABLE,
         f"decision model '{model}' {problem}",
-        metadata={"model": model, "status": code.name, **_spent(details)},
+        metadata=metadata,
         retry_after=details.retry_after,
     )
-
-
-def _spent(details: _Details) -> dict[str, str]:
-    return {RETRIES_SPENT: "true"} if RETRIES_SPENT in details.metadata else {}
 
 
 def _failure(reason: Reason, model: str, problem: str, code: grpc.StatusCode) -> PlannerdError:
