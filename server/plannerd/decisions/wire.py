@@ -33,7 +33,7 @@ def decode_request(request: decision_pb2.DecideRequest) -> DecisionRequest:
         PlannerdError: INVALID_REQUEST or INVALID_VALUE.
     """
     fields = tuple(
-        Field(item.name, decode_value(item.value, f"input[{position}].value"))
+        Field(item.name, decode_value(item.value, f"input[{position}].value"), item.rank)
         for position, item in enumerate(request.input)
     )
     questions = tuple(
@@ -119,9 +119,14 @@ def encode_request(request: DecisionRequest, model: str) -> decision_pb2.DecideR
     """The wire form of a request to the `model` of that name; empty: the default of whoever is asked."""
     return decision_pb2.DecideRequest(
         model=model,
-        input=[decision_pb2.InputField(name=field.name, value=encode_value(field.value)) for field in request.input],
+        input=[encode_field(field) for field in request.input],
         questions=[encode_question(question) for question in request.questions],
     )
+
+
+def encode_field(field: Field) -> decision_pb2.InputField:
+    """The wire form of one part of an input."""
+    return decision_pb2.InputField(name=field.name, value=encode_value(field.value), rank=field.rank)
 
 
 def encode_response(request: DecisionRequest, response: DecisionResponse) -> decision_pb2.DecideResponse:

@@ -37,6 +37,7 @@ ANSWERS: st.SearchStrategy[Answer] = st.one_of(
     st.builds(ScaleAnswer, NUMBERS, st.none() | st.lists(NUMBERS, min_size=1, max_size=4).map(tuple), OPTIONAL),
     st.builds(Refusal, TEXTS),
 )
+FIELDS = st.builds(Field, TEXTS, VALUES, st.integers(-(2**31), 2**31 - 1))
 COUNTS = st.none() | st.integers(0, 2**63 - 1)
 
 
@@ -45,11 +46,15 @@ def by_name(questions: list[Question]) -> tuple[Question, ...]:
 
 
 @given(
-    st.lists(st.builds(Field, TEXTS, VALUES), unique_by=lambda field: field.name, max_size=4).map(tuple),
+    st.lists(
+        st.builds(Field, TEXTS, VALUES, st.integers(-(2**31), 2**31 - 1)),
+        unique_by=lambda field: field.name,
+        max_size=4,
+    ).map(tuple),
     st.lists(QUESTIONS, min_size=1, max_size=4).map(by_name),
 )
 def test_a_request_survives(fields: tuple[Field, ...], questions: tuple[Question, ...]) -> None:
-    """What one plannerd asks is what another one is asked, with every value, text and image."""
+    """What one plannerd asks is what another one is asked, with every value and rank, text and image."""
     request = DecisionRequest(fields, questions)
     sent = encode_request(request, "theirs").SerializeToString()
     received = decision_pb2.DecideRequest.FromString(sent)

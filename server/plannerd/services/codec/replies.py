@@ -7,7 +7,7 @@ from typing import Final
 
 from google.protobuf.duration_pb2 import Duration
 
-from plannerd.decisions.wire import encode_answer, encode_question, encode_truncation, encode_usage
+from plannerd.decisions.wire import encode_answer, encode_field, encode_question, encode_truncation, encode_usage
 from plannerd.invocations.calls import CallStatus, LiveCall
 from plannerd.invocations.commands import InitReply, StepReply
 from plannerd.invocations.engine import EngineLimits
@@ -40,7 +40,7 @@ from plannerd.planners.planner import Need
 from plannerd.planners.system import Agent, Topology
 from plannerd.services.codec.configuration import InitLimits
 from plannerd.wire.values import encode_value
-from plannerd_protos.planner.v1 import decision_pb2, planner_pb2, planners_pb2, step_pb2, value_pb2
+from plannerd_protos.planner.v1 import planner_pb2, planners_pb2, step_pb2, value_pb2
 
 # The domain's names are those of the contract, without its prefixes.
 _NEEDS: Final = {need: value_pb2.Need.Value(f"NEED_{need.name}") for need in Need}
@@ -250,8 +250,5 @@ def _encode_decision(decision: DecisionRecord, *, full: bool, include_input: boo
             encode_answer(question.name, response.answers[question.name]) for question in decision.request.questions
         )
     if include_input:
-        message.input.extend(
-            decision_pb2.InputField(name=field.name, value=encode_value(field.value))
-            for field in decision.request.input
-        )
+        message.input.extend(encode_field(field) for field in decision.request.input)
     return message

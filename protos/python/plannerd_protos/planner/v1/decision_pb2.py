@@ -26,7 +26,7 @@ from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb
 from plannerd_protos.planner.v1 import value_pb2 as planner_dot_v1_dot_value__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19planner/v1/decision.proto\x12\nplanner.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x16planner/v1/value.proto\"n\n\rDecideRequest\x12\r\n\x05model\x18\x01 \x01(\t\x12%\n\x05input\x18\x02 \x03(\x0b\x32\x16.planner.v1.InputField\x12\'\n\tquestions\x18\x03 \x03(\x0b\x32\x14.planner.v1.Question\"<\n\nInputField\x12\x0c\n\x04name\x18\x01 \x01(\t\x12 \n\x05value\x18\x02 \x01(\x0b\x32\x11.planner.v1.Value\"\xb5\x01\n\x08Question\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0c\n\x04text\x18\x02 \x01(\t\x12+\n\x06yes_no\x18\x03 \x01(\x0b\x32\x19.planner.v1.YesNoQuestionH\x00\x12,\n\x06\x63hoice\x18\x04 \x01(\x0b\x32\x1a.planner.v1.ChoiceQuestionH\x00\x12*\n\x05scale\x18\x05 \x01(\x0b\x32\x19.planner.v1.ScaleQuestionH\x00\x42\x06\n\x04kind\"U\n\rYesNoQuestion\x12\x15\n\x08yes_when\x18\x01 \x01(\tH\x00\x88\x01\x01\x12\x14\n\x07no_when\x18\x02 \x01(\tH\x01\x88\x01\x01\x42\x0b\n\t_yes_whenB\n\n\x08_no_when\";\n\x0e\x43hoiceQuestion\x12)\n\x07options\x18\x01 \x03(\x0b\x32\x18.planner.v1.ChoiceOption\"F\n\x0c\x43hoiceOption\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x18\n\x0b\x64\x65scription\x18\x02 \x01(\tH\x00\x88\x01\x01\x42\x0e\n\x0c_description\"\x1f\n\rScaleQuestion\x12\x0e\n\x06levels\x18\x01 \x03(\t\"\xcf\x01\n\x0e\x44\x65\x63ideResponse\x12#\n\x07\x61nswers\x18\x01 \x03(\x0b\x32\x12.planner.v1.Answer\x12\r\n\x05model\x18\x02 \x01(\t\x12 \n\x05usage\x18\x03 \x01(\x0b\x32\x11.planner.v1.Usage\x12*\n\x07latency\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x0f\n\x07retries\x18\x05 \x01(\x05\x12*\n\ntruncation\x18\x06 \x01(\x0b\x32\x16.planner.v1.Truncation\"\xd1\x01\n\x06\x41nswer\x12\x10\n\x08question\x18\x01 \x01(\t\x12)\n\x06yes_no\x18\x02 \x01(\x0b\x32\x17.planner.v1.YesNoAnswerH\x00\x12*\n\x06\x63hoice\x18\x03 \x01(\x0b\x32\x18.planner.v1.ChoiceAnswerH\x00\x12(\n\x05scale\x18\x04 \x01(\x0b\x32\x17.planner.v1.ScaleAnswerH\x00\x12,\n\x07refusal\x18\x05 \x01(\x0b\x32\x19.planner.v1.RefusalAnswerH\x00\x42\x06\n\x04kind\"J\n\x0bYesNoAnswer\x12\x13\n\x0bprobability\x18\x01 \x01(\x01\x12\x17\n\nconfidence\x18\x02 \x01(\x01H\x00\x88\x01\x01\x42\r\n\x0b_confidence\"\xbf\x01\n\x0c\x43hoiceAnswer\x12\r\n\x05value\x18\x01 \x01(\t\x12\x42\n\rprobabilities\x18\x02 \x03(\x0b\x32+.planner.v1.ChoiceAnswer.ProbabilitiesEntry\x12\x17\n\nconfidence\x18\x03 \x01(\x01H\x00\x88\x01\x01\x1a\x34\n\x12ProbabilitiesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01\x42\r\n\x0b_confidence\"Z\n\x0bScaleAnswer\x12\x0c\n\x04mean\x18\x01 \x01(\x01\x12\x15\n\rprobabilities\x18\x02 \x03(\x01\x12\x17\n\nconfidence\x18\x03 \x01(\x01H\x00\x88\x01\x01\x42\r\n\x0b_confidence\" \n\rRefusalAnswer\x12\x0f\n\x07message\x18\x01 \x01(\t\"a\n\x05Usage\x12\x19\n\x0cinput_tokens\x18\x01 \x01(\x03H\x00\x88\x01\x01\x12\x1a\n\routput_tokens\x18\x02 \x01(\x03H\x01\x88\x01\x01\x42\x0f\n\r_input_tokensB\x10\n\x0e_output_tokens\"8\n\nTruncation\x12\x16\n\x0eoriginal_chars\x18\x01 \x01(\x03\x12\x12\n\nused_chars\x18\x02 \x01(\x03\x32W\n\x14\x44\x65\x63isionModelService\x12?\n\x06\x44\x65\x63ide\x12\x19.planner.v1.DecideRequest\x1a\x1a.planner.v1.DecideResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19planner/v1/decision.proto\x12\nplanner.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x16planner/v1/value.proto\"n\n\rDecideRequest\x12\r\n\x05model\x18\x01 \x01(\t\x12%\n\x05input\x18\x02 \x03(\x0b\x32\x16.planner.v1.InputField\x12\'\n\tquestions\x18\x03 \x03(\x0b\x32\x14.planner.v1.Question\"J\n\nInputField\x12\x0c\n\x04name\x18\x01 \x01(\t\x12 \n\x05value\x18\x02 \x01(\x0b\x32\x11.planner.v1.Value\x12\x0c\n\x04rank\x18\x03 \x01(\x05\"\xb5\x01\n\x08Question\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0c\n\x04text\x18\x02 \x01(\t\x12+\n\x06yes_no\x18\x03 \x01(\x0b\x32\x19.planner.v1.YesNoQuestionH\x00\x12,\n\x06\x63hoice\x18\x04 \x01(\x0b\x32\x1a.planner.v1.ChoiceQuestionH\x00\x12*\n\x05scale\x18\x05 \x01(\x0b\x32\x19.planner.v1.ScaleQuestionH\x00\x42\x06\n\x04kind\"U\n\rYesNoQuestion\x12\x15\n\x08yes_when\x18\x01 \x01(\tH\x00\x88\x01\x01\x12\x14\n\x07no_when\x18\x02 \x01(\tH\x01\x88\x01\x01\x42\x0b\n\t_yes_whenB\n\n\x08_no_when\";\n\x0e\x43hoiceQuestion\x12)\n\x07options\x18\x01 \x03(\x0b\x32\x18.planner.v1.ChoiceOption\"F\n\x0c\x43hoiceOption\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x18\n\x0b\x64\x65scription\x18\x02 \x01(\tH\x00\x88\x01\x01\x42\x0e\n\x0c_description\"\x1f\n\rScaleQuestion\x12\x0e\n\x06levels\x18\x01 \x03(\t\"\xcf\x01\n\x0e\x44\x65\x63ideResponse\x12#\n\x07\x61nswers\x18\x01 \x03(\x0b\x32\x12.planner.v1.Answer\x12\r\n\x05model\x18\x02 \x01(\t\x12 \n\x05usage\x18\x03 \x01(\x0b\x32\x11.planner.v1.Usage\x12*\n\x07latency\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x0f\n\x07retries\x18\x05 \x01(\x05\x12*\n\ntruncation\x18\x06 \x01(\x0b\x32\x16.planner.v1.Truncation\"\xd1\x01\n\x06\x41nswer\x12\x10\n\x08question\x18\x01 \x01(\t\x12)\n\x06yes_no\x18\x02 \x01(\x0b\x32\x17.planner.v1.YesNoAnswerH\x00\x12*\n\x06\x63hoice\x18\x03 \x01(\x0b\x32\x18.planner.v1.ChoiceAnswerH\x00\x12(\n\x05scale\x18\x04 \x01(\x0b\x32\x17.planner.v1.ScaleAnswerH\x00\x12,\n\x07refusal\x18\x05 \x01(\x0b\x32\x19.planner.v1.RefusalAnswerH\x00\x42\x06\n\x04kind\"J\n\x0bYesNoAnswer\x12\x13\n\x0bprobability\x18\x01 \x01(\x01\x12\x17\n\nconfidence\x18\x02 \x01(\x01H\x00\x88\x01\x01\x42\r\n\x0b_confidence\"\xbf\x01\n\x0c\x43hoiceAnswer\x12\r\n\x05value\x18\x01 \x01(\t\x12\x42\n\rprobabilities\x18\x02 \x03(\x0b\x32+.planner.v1.ChoiceAnswer.ProbabilitiesEntry\x12\x17\n\nconfidence\x18\x03 \x01(\x01H\x00\x88\x01\x01\x1a\x34\n\x12ProbabilitiesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01\x42\r\n\x0b_confidence\"Z\n\x0bScaleAnswer\x12\x0c\n\x04mean\x18\x01 \x01(\x01\x12\x15\n\rprobabilities\x18\x02 \x03(\x01\x12\x17\n\nconfidence\x18\x03 \x01(\x01H\x00\x88\x01\x01\x42\r\n\x0b_confidence\" \n\rRefusalAnswer\x12\x0f\n\x07message\x18\x01 \x01(\t\"a\n\x05Usage\x12\x19\n\x0cinput_tokens\x18\x01 \x01(\x03H\x00\x88\x01\x01\x12\x1a\n\routput_tokens\x18\x02 \x01(\x03H\x01\x88\x01\x01\x42\x0f\n\r_input_tokensB\x10\n\x0e_output_tokens\"8\n\nTruncation\x12\x16\n\x0eoriginal_chars\x18\x01 \x01(\x03\x12\x12\n\nused_chars\x18\x02 \x01(\x03\x32W\n\x14\x44\x65\x63isionModelService\x12?\n\x06\x44\x65\x63ide\x12\x19.planner.v1.DecideRequest\x1a\x1a.planner.v1.DecideResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -38,35 +38,35 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_DECIDEREQUEST']._serialized_start=97
   _globals['_DECIDEREQUEST']._serialized_end=207
   _globals['_INPUTFIELD']._serialized_start=209
-  _globals['_INPUTFIELD']._serialized_end=269
-  _globals['_QUESTION']._serialized_start=272
-  _globals['_QUESTION']._serialized_end=453
-  _globals['_YESNOQUESTION']._serialized_start=455
-  _globals['_YESNOQUESTION']._serialized_end=540
-  _globals['_CHOICEQUESTION']._serialized_start=542
-  _globals['_CHOICEQUESTION']._serialized_end=601
-  _globals['_CHOICEOPTION']._serialized_start=603
-  _globals['_CHOICEOPTION']._serialized_end=673
-  _globals['_SCALEQUESTION']._serialized_start=675
-  _globals['_SCALEQUESTION']._serialized_end=706
-  _globals['_DECIDERESPONSE']._serialized_start=709
-  _globals['_DECIDERESPONSE']._serialized_end=916
-  _globals['_ANSWER']._serialized_start=919
-  _globals['_ANSWER']._serialized_end=1128
-  _globals['_YESNOANSWER']._serialized_start=1130
-  _globals['_YESNOANSWER']._serialized_end=1204
-  _globals['_CHOICEANSWER']._serialized_start=1207
-  _globals['_CHOICEANSWER']._serialized_end=1398
-  _globals['_CHOICEANSWER_PROBABILITIESENTRY']._serialized_start=1331
-  _globals['_CHOICEANSWER_PROBABILITIESENTRY']._serialized_end=1383
-  _globals['_SCALEANSWER']._serialized_start=1400
-  _globals['_SCALEANSWER']._serialized_end=1490
-  _globals['_REFUSALANSWER']._serialized_start=1492
-  _globals['_REFUSALANSWER']._serialized_end=1524
-  _globals['_USAGE']._serialized_start=1526
-  _globals['_USAGE']._serialized_end=1623
-  _globals['_TRUNCATION']._serialized_start=1625
-  _globals['_TRUNCATION']._serialized_end=1681
-  _globals['_DECISIONMODELSERVICE']._serialized_start=1683
-  _globals['_DECISIONMODELSERVICE']._serialized_end=1770
+  _globals['_INPUTFIELD']._serialized_end=283
+  _globals['_QUESTION']._serialized_start=286
+  _globals['_QUESTION']._serialized_end=467
+  _globals['_YESNOQUESTION']._serialized_start=469
+  _globals['_YESNOQUESTION']._serialized_end=554
+  _globals['_CHOICEQUESTION']._serialized_start=556
+  _globals['_CHOICEQUESTION']._serialized_end=615
+  _globals['_CHOICEOPTION']._serialized_start=617
+  _globals['_CHOICEOPTION']._serialized_end=687
+  _globals['_SCALEQUESTION']._serialized_start=689
+  _globals['_SCALEQUESTION']._serialized_end=720
+  _globals['_DECIDERESPONSE']._serialized_start=723
+  _globals['_DECIDERESPONSE']._serialized_end=930
+  _globals['_ANSWER']._serialized_start=933
+  _globals['_ANSWER']._serialized_end=1142
+  _globals['_YESNOANSWER']._serialized_start=1144
+  _globals['_YESNOANSWER']._serialized_end=1218
+  _globals['_CHOICEANSWER']._serialized_start=1221
+  _globals['_CHOICEANSWER']._serialized_end=1412
+  _globals['_CHOICEANSWER_PROBABILITIESENTRY']._serialized_start=1345
+  _globals['_CHOICEANSWER_PROBABILITIESENTRY']._serialized_end=1397
+  _globals['_SCALEANSWER']._serialized_start=1414
+  _globals['_SCALEANSWER']._serialized_end=1504
+  _globals['_REFUSALANSWER']._serialized_start=1506
+  _globals['_REFUSALANSWER']._serialized_end=1538
+  _globals['_USAGE']._serialized_start=1540
+  _globals['_USAGE']._serialized_end=1637
+  _globals['_TRUNCATION']._serialized_start=1639
+  _globals['_TRUNCATION']._serialized_end=1695
+  _globals['_DECISIONMODELSERVICE']._serialized_start=1697
+  _globals['_DECISIONMODELSERVICE']._serialized_end=1784
 # @@protoc_insertion_point(module_scope)

@@ -62,8 +62,13 @@ class InputField(_message.Message):
 
     NAME_FIELD_NUMBER: _builtins.int
     VALUE_FIELD_NUMBER: _builtins.int
+    RANK_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """Its name."""
+    rank: _builtins.int
+    """How much it matters where the input must be cut to fit the model: what has a higher rank is kept longer.
+    Default 0.
+    """
     @_builtins.property
     def value(self) -> _value_pb2.Value:
         """Its value: null, boolean, integer, finite double, text, list, map or content."""
@@ -73,10 +78,11 @@ class InputField(_message.Message):
         *,
         name: _builtins.str = ...,
         value: _value_pb2.Value | None = ...,
+        rank: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["value", b"value"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name", "value", b"value"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name", "rank", b"rank", "value", b"value"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
