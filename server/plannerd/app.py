@@ -85,7 +85,7 @@ def build(settings: Settings) -> App:
     """
     server, limits, decisions = settings.server, settings.limits, settings.decisions
     models = DecisionModels(
-        {name: _model(name, chosen) for name, chosen in decisions.models.items()},
+        {name: build_model(name, chosen) for name, chosen in decisions.models.items()},
         decisions.default,
     )
     definitions = Definitions(_planners(), keep_source=settings.store.url is not None)
@@ -197,7 +197,12 @@ def _log_warnings(event: StepEvent) -> None:
         )
 
 
-def _model(name: str, chosen: ModelSettings) -> DecisionModel:
+def build_model(name: str, chosen: ModelSettings) -> DecisionModel:
+    """A decision model of that name.
+
+    Raises:
+        BuildError: the settings name something that can't be used.
+    """
     try:
         match chosen:
             case SparrowSettings():

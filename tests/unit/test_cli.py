@@ -17,7 +17,9 @@ from tests.support.services import captured_log
 SLOW = ("grpc", "google.protobuf", "numpy", "pydantic", "sparrow_decider", "yaml")
 
 
-@pytest.mark.parametrize("arguments", [["version"], ["--help"], ["serve", "--help"], ["config", "--help"]])
+@pytest.mark.parametrize(
+    "arguments", [["version"], ["--help"], ["serve", "--help"], ["config", "--help"], ["models", "--help"]]
+)
 def test_simple_commands_are_quick(arguments: list[str]) -> None:
     """Version and help load none of the large libraries."""
     code = f"""
@@ -48,7 +50,7 @@ def test_the_exit_codes_are_documented(capsys: pytest.CaptureFixture[str]) -> No
 
 
 @pytest.mark.parametrize(
-    "arguments", [[], ["nonsense"], ["serve", "--prot", "1"], ["serve", "--port", "x"], ["config"]]
+    "arguments", [[], ["nonsense"], ["serve", "--prot", "1"], ["serve", "--port", "x"], ["config"], ["models"]]
 )
 def test_wrong_command_lines(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     """A wrong command line ends with 2 and says what is wrong."""

@@ -58,6 +58,15 @@ class Metadata:
         """
         return tuple((entry.key, self._value(entry)) for entry in self._entries)
 
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """The values as they were last sent, with and without their prefix: what must not be shown."""
+        found = []
+        for entry in self._entries:
+            value = self._read[entry.key][1] if entry.file is not None else entry.prefix + entry.value
+            found += [value, value.removeprefix(entry.prefix)]
+        return tuple(text for text in found if text)
+
     def _value(self, entry: Entry) -> str:
         if entry.file is None:
             return _checked(entry.key, entry.prefix + entry.value)

@@ -102,6 +102,11 @@ class RemoteModel:
         response = decode_response(message, self._options.model or _UNNAMED)
         return replace(response, retries=response.retries + retries)
 
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """What must not be shown, should the service repeat it."""
+        return self._metadata.secrets
+
     async def close(self) -> None:
         """Close the connection."""
         await self._connection.close()
