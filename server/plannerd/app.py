@@ -257,9 +257,9 @@ def _remote(name: str, chosen: GrpcSettings) -> RemoteModel:
         limits=ModelLimits(chosen.max_questions, chosen.max_options, chosen.max_levels, chosen.images),
         max_request_bytes=chosen.max_request_bytes,
         max_reply_bytes=chosen.max_reply_bytes,
-        retries=RetryRules(chosen.retries, chosen.attempt_seconds),
-        concurrent=chosen.concurrent,
-        queue=chosen.queue,
+        retries=RetryRules(chosen.retries, chosen.attempt_timeout_seconds, chosen.retry_wait_seconds),
+        concurrent=chosen.max_concurrent,
+        queue=chosen.max_queue,
         keepalive=Keepalive(chosen.keepalive_seconds, chosen.keepalive_timeout_seconds),
     )
     return RemoteModel(name, options)

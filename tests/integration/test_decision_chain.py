@@ -99,8 +99,8 @@ def test_a_refusal_is_an_answer(front: ServerProcess) -> None:
         ("scripted", yes_no("down"), "UNAVAILABLE", "DECISION_MODEL_UNAVAILABLE", {"retries_spent": "true"}),
         ("scripted", yes_no("full"), "UNAVAILABLE", "DECISION_MODEL_UNAVAILABLE", {}),
         ("scripted", choice("a", "b", "c", "d"), "FAILED_PRECONDITION", "DECISION_MODEL_LIMIT", {"limit": "options"}),
-        ("nobody", yes_no("q"), "UNAVAILABLE", "DECISION_MODEL_UNAVAILABLE", {"status": "NOT_FOUND"}),
-        ("undecided", yes_no("q"), "UNAVAILABLE", "DECISION_MODEL_UNAVAILABLE", {"status": "NOT_FOUND"}),
+        ("nobody", yes_no("q"), "INTERNAL", "DECISION_MODEL_REJECTED", {"status": "NOT_FOUND"}),
+        ("undecided", yes_no("q"), "INTERNAL", "DECISION_MODEL_REJECTED", {"status": "NOT_FOUND"}),
     ],
     ids=["bad", "down", "full", "limit", "nobody", "undecided"],
 )
@@ -164,7 +164,7 @@ def test_servers_that_ask_themselves_find_out() -> None:
 
 def test_a_circle_with_one_place_ends_too() -> None:
     """Where the question waits for itself, because there is one place alone, time-outs end it and free the place."""
-    with mirror(concurrent=1, attempt_seconds=0.5) as server:
+    with mirror(max_concurrent=1, attempt_timeout_seconds=0.5) as server:
         for _ in range(2):
             started = time.monotonic()
             with pytest.raises(PlannerdError) as raised:

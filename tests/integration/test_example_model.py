@@ -116,7 +116,7 @@ def test_every_kind_of_question_is_answered(server: ServerProcess) -> None:
 
 
 @pytest.mark.parametrize(
-    ("model", "reason"), [("stranger", "DECISION_MODEL_CREDENTIALS"), ("other", "DECISION_MODEL_UNAVAILABLE")]
+    ("model", "reason"), [("stranger", "DECISION_MODEL_CREDENTIALS"), ("other", "DECISION_MODEL_REJECTED")]
 )
 def test_the_template_refuses_whom_it_must(server: ServerProcess, model: str, reason: str) -> None:
     """Without the token, or for a model that it is not, the template answers with the right status."""

@@ -255,8 +255,8 @@ async def test_everything_fits_into_the_time_of_the_request() -> None:
     [
         (Failing(grpc.StatusCode.UNAUTHENTICATED, "tangerine"), "DECISION_MODEL_CREDENTIALS", "rejects the cred"),
         (Failing(grpc.StatusCode.PERMISSION_DENIED, "tangerine"), "DECISION_MODEL_CREDENTIALS", "rejects the cred"),
-        (Failing(grpc.StatusCode.NOT_FOUND, "tangerine"), "DECISION_MODEL_UNAVAILABLE", "a model 'big'"),
-        (Failing(grpc.StatusCode.UNIMPLEMENTED, "tangerine"), "DECISION_MODEL_UNAVAILABLE", "no DecisionModelService"),
+        (Failing(grpc.StatusCode.NOT_FOUND, "tangerine"), "DECISION_MODEL_REJECTED", "a model 'big'"),
+        (Failing(grpc.StatusCode.UNIMPLEMENTED, "tangerine"), "DECISION_MODEL_REJECTED", "no DecisionModelService"),
         (Failing(grpc.StatusCode.INTERNAL, "tangerine"), "DECISION_MODEL_UNAVAILABLE", "failed with INTERNAL"),
         (Failing(grpc.StatusCode.UNKNOWN, "tangerine"), "DECISION_MODEL_UNAVAILABLE", "failed with UNKNOWN"),
         (Failing(grpc.StatusCode.CANCELLED, "tangerine"), "DECISION_MODEL_UNAVAILABLE", "failed with CANCELLED"),
@@ -347,7 +347,7 @@ async def test_another_service_at_the_address() -> None:
     """A gRPC server without a DecisionModelService is told apart from one that is down."""
     async with decision_server(OK, service="some.Other") as server:
         error = await failure(server.target)
-    assert error.reason is Reason.DECISION_MODEL_UNAVAILABLE
+    assert error.reason is Reason.DECISION_MODEL_REJECTED
     assert "no DecisionModelService" in error.message
 
 

@@ -53,7 +53,7 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
 
 
 def settings(target: str, tls: GrpcTlsSettings) -> Settings:
-    chosen = GrpcSettings(provider="grpc", target=target, tls=tls, retries=0, attempt_seconds=20.0)
+    chosen = GrpcSettings(provider="grpc", target=target, tls=tls, retries=0, attempt_timeout_seconds=20.0)
     return Settings(decisions=DecisionsSettings(models={"mine": chosen}))
 
 

@@ -63,7 +63,7 @@ def test_targets_that_are_none_are_refused(tmp_path: Path, target: str) -> None:
         ({"metadata": {"a": "x"}}, "metadata.a: Input should be"),
         ({"max_options": 1}, "max_options: Input should be greater than or equal to 2"),
         ({"retries": 11}, "retries: Input should be less than or equal to 10"),
-        ({"concurrent": 0}, "concurrent: Input should be greater than or equal to 1"),
+        ({"max_concurrent": 0}, "max_concurrent: Input should be greater than or equal to 1"),
     ],
 )
 def test_wrong_settings_are_refused(tmp_path: Path, model: dict[str, Any], line: str) -> None:
@@ -97,10 +97,11 @@ def test_the_settings_reach_the_model(
         images=False,
         max_request_bytes=6000,
         max_reply_bytes=7000,
-        attempt_seconds=8,
+        attempt_timeout_seconds=8,
         retries=9,
-        concurrent=10,
-        queue=11,
+        retry_wait_seconds=0.5,
+        max_concurrent=10,
+        max_queue=11,
         keepalive_seconds=12,
         keepalive_timeout_seconds=13,
     )
@@ -119,7 +120,7 @@ def test_the_settings_reach_the_model(
                 limits=ModelLimits(3, 4, 5, images=False),
                 max_request_bytes=6000,
                 max_reply_bytes=7000,
-                retries=RetryRules(9, 8.0),
+                retries=RetryRules(9, 8.0, 0.5),
                 concurrent=10,
                 queue=11,
                 keepalive=Keepalive(12, 13),

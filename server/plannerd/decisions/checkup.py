@@ -30,7 +30,11 @@ _QUESTIONS: Final[tuple[Question, ...]] = (
     ),
     Scale("scale", "How urgent is this request?", ("it can wait", "it is urgent")),
 )
-_POINTLESS: Final = (Reason.DECISION_MODEL_UNAVAILABLE, Reason.DECISION_MODEL_CREDENTIALS)
+_POINTLESS: Final = (
+    Reason.DECISION_MODEL_UNAVAILABLE,
+    Reason.DECISION_MODEL_CREDENTIALS,
+    Reason.DECISION_MODEL_REJECTED,
+)
 """After these the next question would go the same way, and whoever can't be reached would be waited for again."""
 
 

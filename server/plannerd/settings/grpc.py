@@ -72,14 +72,19 @@ class GrpcSettings(Section):
     images: bool = Field(True, description="Whether it takes images.")
     max_request_bytes: Bytes = Field(4 * MIB, description="The largest request; one that is larger is not sent.")
     max_reply_bytes: Bytes = Field(4 * MIB, description="The largest reply; one that is larger is no valid answer.")
-    attempt_seconds: Seconds = Field(
+    attempt_timeout_seconds: Seconds = Field(
         10.0, gt=0, description="How long one attempt may take. All of them fit into decisions.timeout_seconds."
     )
     retries: Annotated[int, Field(ge=0, le=10)] = Field(
         2, description="Attempts after the first, where the service is unavailable, too slow or says when to come back."
     )
-    concurrent: Annotated[int, Field(ge=1, le=10_000)] = Field(16, description="Requests to it at the same time.")
-    queue: Annotated[int, Field(ge=0, le=1_000_000)] = Field(
+    retry_wait_seconds: Seconds = Field(
+        0.25,
+        description="The wait before the first retry; each further one is twice as long, up to 5 s. It comes on top of "
+        "what the service asks for (RetryInfo).",
+    )
+    max_concurrent: Annotated[int, Field(ge=1, le=10_000)] = Field(16, description="Requests to it at the same time.")
+    max_queue: Annotated[int, Field(ge=0, le=1_000_000)] = Field(
         256, description="Further requests that may wait; one more is refused with DECISION_QUEUE_FULL."
     )
     keepalive_seconds: Seconds = Field(

@@ -29,6 +29,7 @@ _ABOUT_THE_REQUEST: Final = frozenset({Reason.UNSUPPORTED_INPUT, Reason.DECISION
 _BEHIND_IT: Final = {
     Reason.DECISION_INVALID_ANSWER: "the model behind it gave no valid answer",
     Reason.DECISION_MODEL_CREDENTIALS: "the model behind it rejects its credentials",
+    Reason.DECISION_MODEL_REJECTED: "the model behind it rejects its requests",
 }
 _SAME: Final = {reason.value: reason for reason in (*_ABOUT_THE_REQUEST, *_BEHIND_IT)}
 
@@ -74,11 +75,9 @@ def failure_of(error: grpc.aio.AioRpcError, model: str, asked: str) -> AttemptEr
             return _failure(Reason.DECISION_MODEL_LIMIT, model, f"refuses the request: {_shown(text)}", code)
         case grpc.StatusCode.NOT_FOUND:
             which = f"a model '{asked}'" if asked else "a default model"
-            return _unavailable(model, f"is not there: its server does not know {which}", code, details, spent=True)
+            return _rejected(model, f"its server does not know {which}", code)
         case grpc.StatusCode.UNIMPLEMENTED:
-            return _unavailable(
-                model, "is not there: its server has no DecisionModelService", code, details, spent=True
-            )
+            return _rejected(model, "its server has no DecisionModelService", code)
         case _:
             return _unavailable(model, f"failed with {code.name}", code, details)
 
@@ -118,12 +117,9 @@ def _limit_of_bytes(
     )
 
 
-def _unavailable(
-    model: str, problem: str, code: grpc.StatusCode, details: _Details, *, spent: bool = False
-) -> PlannerdError:
-    """With `spent` trying again is of no use before somebody has changed something."""
+def _unavailable(model: str, problem: str, code: grpc.StatusCode, details: _Details) -> PlannerdError:
     metadata = {"model": model, "status": code.name}
-    if spent or RETRIES_SPENT in details.metadata:
+    if RETRIES_SPENT in details.metadata:
         metadata[RETRIES_SPENT] = "true"
     return PlannerdError(
         Reason.DECISION_MODEL_UNAVAILABLE,
@@ -131,6 +127,10 @@ def _unavailable(
         metadata=metadata,
         retry_after=details.retry_after,
     )
+
+
+def _rejected(model: str, problem: str, code: grpc.StatusCode) -> PlannerdError:
+    return _failure(Reason.DECISION_MODEL_REJECTED, model, f"is not there: {problem}", code)
 
 
 def _failure(reason: Reason, model: str, problem: str, code: grpc.StatusCode) -> PlannerdError:

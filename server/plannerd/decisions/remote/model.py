@@ -90,8 +90,8 @@ class RemoteModel:
 
         Raises:
             PlannerdError: DECISION_MODEL_LIMIT, DECISION_QUEUE_FULL, DECISION_MODEL_UNAVAILABLE,
-                DECISION_INVALID_ANSWER or DECISION_MODEL_CREDENTIALS; UNSUPPORTED_INPUT or DECISION_REFUSED
-                where another plannerd says so.
+                DECISION_MODEL_REJECTED, DECISION_INVALID_ANSWER or DECISION_MODEL_CREDENTIALS; UNSUPPORTED_INPUT
+                or DECISION_REFUSED where another plannerd says so.
         """
         raw = encode_request(request, self._options.model).SerializeToString()
         self._check_size(len(raw))
