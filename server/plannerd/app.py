@@ -88,7 +88,7 @@ def build(settings: Settings) -> App:
         {name: build_model(name, chosen) for name, chosen in decisions.models.items()},
         decisions.default,
     )
-    definitions = Definitions(_planners(), keep_source=settings.store.url is not None)
+    definitions = Definitions(planners(), keep_source=settings.store.url is not None)
     store = _store(settings, definitions)
     engine_limits = EngineLimits(
         max_reply_bytes=server.max_reply_bytes,
@@ -168,7 +168,7 @@ def _bytes(file: Path | None) -> bytes | None:
     return file.read_bytes() if file is not None else None
 
 
-def _planners() -> Registry:
+def planners() -> Registry:
     """The planners of the contract, and those that installed packages bring."""
     try:
         return Registry(_plugin(entry) for entry in entry_points(group=ENTRY_POINTS))

@@ -48,7 +48,7 @@ def settings_of(arguments: argparse.Namespace, overrides: dict[str, Any] | None 
     Raises:
         SettingsError: something is wrong with them.
     """
-    _quiet_grpc()
+    quiet_grpc()
     from plannerd.settings import load
 
     return load(arguments.config, overrides)
@@ -66,6 +66,6 @@ def complain(problem: object) -> None:
         print(f"plannerd: {line}", file=sys.stderr)
 
 
-def _quiet_grpc() -> None:
+def quiet_grpc() -> None:
     """Keep the C core of grpc from writing lines of its own into the log, unless somebody asked for them."""
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")

@@ -10,7 +10,8 @@ from typing import Any, Final, Protocol, TypeVar, cast
 from google.protobuf.message import Message
 
 from plannerd_client._definition import Definition
-from plannerd_client._effects import Pause, Program, Send
+from plannerd_client._effects import Invoke, Pause, Program, Send
+from plannerd_client._recording import HEADER, RECORDED, recorded
 from plannerd_client._results import Step, step_of
 from plannerd_client._retries import Budget, Remedy, RetryPolicy, remedy
 from plannerd_client._scope import Changes, Scope, ScopeView, update, whole
@@ -57,6 +58,7 @@ class Link:
         policy: how often a request is sent again.
         rpc_timeout: seconds that one attempt of a request may take; None for no limit.
         deadline: when the run must be over, by the clock; None for no limit.
+        record: is called with each line of a recording of the run.
 
     Attributes:
         position: where the invocation is.
@@ -74,6 +76,7 @@ class Link:
         policy: RetryPolicy,
         rpc_timeout: float | None,
         deadline: float | None,
+        record: Callable[[str], Any] | None = None,
     ) -> None:
         self.invocation_id = invocation_id
         self.position = step_pb2.Position()
@@ -86,6 +89,8 @@ class Link:
         self._policy = policy
         self._rpc_timeout = rpc_timeout
         self._deadline = deadline
+        self._record = record
+        self._recording = False
         self._belief_error: Exception | None = None
         self._restores = 0
         self._take_over = False
@@ -204,7 +209,13 @@ class Link:
         timeout, remaining = self._rpc_timeout, self.remaining()
         if remaining is not None:
             timeout = remaining if timeout is None else min(timeout, remaining)
-        return cast("Message", (yield Send(method, request, timeout)))
+        reply = cast("Message", (yield Send(method, request, timeout)))
+        if self._record is not None and method in RECORDED:
+            if not self._recording:
+                self._recording = True
+                yield Invoke(self._record, (HEADER,))
+            yield Invoke(self._record, (recorded(method, request, reply),))
+        return reply
 
     def _pause(self, seconds: float) -> Program[None]:
         remaining = self.remaining()

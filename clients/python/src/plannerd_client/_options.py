@@ -59,6 +59,8 @@ class RunOptions(TypedDict, total=False):
         on_step: is called with each `Step`.
         on_snapshot: is called with a `Snapshot` whenever there is more to lose: when a step was answered, and when
             outputs are about to be reported. Persist it and no crash loses anything.
+        record: is called with each line of a recording, which `plannerd replay` runs again: pass the `write` of an open
+            file. Sets `explain` to "full" unless it is given. A recording has the scope in it.
         traceparent: the W3C trace context that the run belongs to.
         parent: the call of another invocation that the run serves.
 
@@ -84,6 +86,7 @@ class RunOptions(TypedDict, total=False):
     timeout: float | None
     on_step: Callable[[Step], Any]
     on_snapshot: Callable[[Snapshot], Any]
+    record: Callable[[str], Any]
     traceparent: str
     parent: ParentCall
     invocation_id: str
@@ -135,6 +138,7 @@ def prepare(
         on_error=options.get("on_error"),
         on_step=options.get("on_step"),
         on_snapshot=options.get("on_snapshot"),
+        record=options.get("record"),
         policy=options.get("retry", policy),
         rpc_timeout=rpc_timeout,
         timeout=options.get("timeout"),
@@ -156,7 +160,7 @@ def _define(
         planner_agent,
         beliefs=options.get("beliefs", {}),
         model=options.get("model", ""),
-        explain=options.get("explain", "summary"),
+        explain=options.get("explain", "full" if options.get("record") else "summary"),
         include_input=options.get("include_input", False),
         max_reply_bytes=max_reply_bytes,
         parent=options.get("parent"),

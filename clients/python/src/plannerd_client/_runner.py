@@ -45,6 +45,7 @@ class Settings:
     on_error: ErrorHandler | None = None
     on_step: Callable[[Step], Any] | None = None
     on_snapshot: Callable[[Snapshot], Any] | None = None
+    record: Callable[[str], Any] | None = None
     policy: RetryPolicy = field(default_factory=RetryPolicy)
     rpc_timeout: float | None = None
     timeout: float | None = None
@@ -84,6 +85,7 @@ class Runner:
             policy=settings.policy,
             rpc_timeout=settings.rpc_timeout,
             deadline=self._deadline,
+            record=settings.record,
         )
         self._steps: list[Step] = []
         self._unanswered: _Unanswered | None = None
