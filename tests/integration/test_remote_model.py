@@ -165,6 +165,18 @@ async def test_the_answers_are_checked() -> None:
     assert len(server.seen) == 1
 
 
+async def test_what_it_says_of_itself_is_checked_too() -> None:
+    """A usage that can't be counts as unknown, and a name is cut and cleaned like that of any other model."""
+    message = decision_pb2.DecideResponse(
+        answers=OK.answers, model="m" * 5000, usage=decision_pb2.Usage(input_tokens=-1, output_tokens=3)
+    )
+    async with decision_server(message) as server, asking(server.target) as model:
+        models = DecisionModels({"mine": model})
+        response = await models.ask(models.get(), ASKED)
+    assert response.usage == Usage(None, 3)
+    assert 0 < len(response.model) < 1000
+
+
 # --- what is tried again
 
 

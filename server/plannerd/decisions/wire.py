@@ -22,7 +22,6 @@ from plannerd.errors import PlannerdError, Reason, invalid
 from plannerd.wire.values import decode_value, encode_value
 from plannerd_protos.planner.v1 import decision_pb2
 
-_MAX_MODEL_CHARS: Final = 128
 _MAX_RETRIES: Final = 1_000_000
 
 
@@ -153,10 +152,10 @@ def encode_truncation(cut: Truncation) -> decision_pb2.Truncation:
 
 
 def decode_response(message: decision_pb2.DecideResponse, unnamed: str) -> DecisionResponse:
-    """A response; `decisions.validation` checks the answers.
+    """A response; `decisions.validation` checks answers, name and usage.
 
-    Numbers about the request that can't be (a negative usage, more characters used than there were) count as
-    unknown: they decide nothing.
+    Retries and truncations that can't be, such as more characters used than there were, count as unknown: they
+    decide nothing.
 
     Args:
         message: from the wire.
@@ -170,11 +169,14 @@ def decode_response(message: decision_pb2.DecideResponse, unnamed: str) -> Decis
         if item.question in answers:
             raise _invalid_answer(item.question, "came twice")
         answers[item.question] = decode_answer(item)
-    name = "".join(c for c in message.model[:_MAX_MODEL_CHARS] if c.isprintable()).strip()
+    usage = message.usage
     return DecisionResponse(
         answers,
-        name or unnamed,
-        Usage(_count(message.usage, "input_tokens"), _count(message.usage, "output_tokens")),
+        message.model or unnamed,
+        Usage(
+            usage.input_tokens if usage.HasField("input_tokens") else None,
+            usage.output_tokens if usage.HasField("output_tokens") else None,
+        ),
         min(max(message.retries, 0), _MAX_RETRIES),
         _decode_truncation(message.truncation) if message.HasField("truncation") else None,
     )
@@ -208,11 +210,6 @@ def decode_answer(message: decision_pb2.Answer) -> Answer:
             return Refusal(message.refusal.message)
         case _:
             raise _invalid_answer(message.question, "has neither a known kind nor a refusal")
-
-
-def _count(usage: decision_pb2.Usage, field: str) -> int | None:
-    found: int = getattr(usage, field)
-    return found if usage.HasField(field) and found >= 0 else None  # type: ignore[arg-type]
 
 
 def _decode_truncation(cut: decision_pb2.Truncation) -> Truncation | None:

@@ -17,7 +17,7 @@ class RecordedModel:
     """Answers what was asked in the recorded step, and nothing else."""
 
     provider: Final = "replay"
-    embedded: Final = True
+    repeatable: Final = True
     limits: Final = ModelLimits(images=True)
 
     def __init__(self) -> None:

@@ -48,12 +48,7 @@ class DecisionModelService:
         decision = decode_request(request)
         named = self._models.get(request.model or None)
         started = self._clock()
-        response = await self._models.ask(named, decision, self._time(call))
+        response = await self._models.ask(named, decision, self._timeout)
         reply = encode_response(decision, response)
         reply.latency.CopyFrom(encode_duration(self._clock() - started))
         return reply
-
-    def _time(self, call: CallContext) -> float:
-        """Seconds for the model: those of the settings, or what is left until the deadline of the call."""
-        remaining = call.time_remaining()
-        return self._timeout if remaining is None else min(self._timeout, max(0.0, remaining))

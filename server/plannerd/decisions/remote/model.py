@@ -71,7 +71,7 @@ class RemoteModel:
     """
 
     provider: Final = "grpc"
-    embedded: Final = False
+    repeatable: Final = False
 
     def __init__(self, name: str, options: RemoteOptions, clock: Callable[[], float] = time.monotonic) -> None:
         self._name = name
