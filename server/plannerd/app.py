@@ -34,6 +34,7 @@ from plannerd.services.decision_service import DecisionModelService
 from plannerd.services.planner_service import PlannerService
 from plannerd.settings import FixedSettings, ModelSettings, Settings, SparrowSettings
 from plannerd.settings.grpc import GrpcSettings, MetadataSettings
+from plannerd.settings.langchain import LangChainSettings
 from plannerd.settings.store import StoreSettings
 from plannerd.settings.systemone import SystemOneSettings
 from plannerd.telemetry.logging import get_logger, printable
@@ -213,6 +214,8 @@ def build_model(name: str, chosen: ModelSettings) -> DecisionModel:
                 return _systemone(name, chosen)
             case GrpcSettings():
                 return _remote(name, chosen)
+            case LangChainSettings():
+                return _langchain(name, chosen)
     except (OSError, ValueError, RuntimeError) as error:
         raise BuildError(f"decisions.models.{name}: {error}") from error
 
@@ -263,6 +266,22 @@ def _remote(name: str, chosen: GrpcSettings) -> RemoteModel:
         keepalive=Keepalive(chosen.keepalive_seconds, chosen.keepalive_timeout_seconds),
     )
     return RemoteModel(name, options)
+
+
+def _langchain(name: str, chosen: LangChainSettings) -> DecisionModel:
+    try:
+        # An optional part, and large.
+        from plannerd.decisions.langchain import LangChainModel, LangChainOptions, load_model  # noqa: PLC0415
+    except ImportError as error:
+        raise ValueError(f"the provider langchain needs the extra plannerd[langchain]: {error}") from error
+    options = LangChainOptions(
+        limits=ModelLimits(chosen.max_questions, chosen.max_options, chosen.max_levels, chosen.images),
+        retries=RetryRules(chosen.retries, chosen.attempt_timeout_seconds, chosen.retry_wait_seconds),
+        concurrent=chosen.max_concurrent,
+        queue=chosen.max_queue,
+        tracing=chosen.tracing,
+    )
+    return LangChainModel(name, load_model(chosen.factory, chosen.arguments), options)
 
 
 def _entry(key: str, value: MetadataSettings) -> Entry:

@@ -31,7 +31,7 @@ class DecisionModel(Protocol):
 
     @property
     def provider(self) -> str:
-        """The kind of provider: `sparrow`, `fixed`, `systemone`, `grpc`."""
+        """The kind of provider: `sparrow`, `fixed`, `systemone`, `grpc`, `langchain`."""
 
     @property
     def limits(self) -> ModelLimits:

@@ -27,6 +27,7 @@ from pydantic_settings import SettingsError as SourceError
 
 from plannerd.settings.base import MIB, Bytes, Count, File, Seconds, Section
 from plannerd.settings.grpc import GrpcSettings
+from plannerd.settings.langchain import LangChainSettings
 from plannerd.settings.store import StoreSettings
 from plannerd.settings.systemone import SystemOneSettings
 
@@ -166,7 +167,8 @@ class FixedSettings(Section):
 
 
 ModelSettings: TypeAlias = Annotated[
-    SparrowSettings | FixedSettings | GrpcSettings | SystemOneSettings, Field(discriminator="provider")
+    SparrowSettings | FixedSettings | GrpcSettings | LangChainSettings | SystemOneSettings,
+    Field(discriminator="provider"),
 ]
 
 

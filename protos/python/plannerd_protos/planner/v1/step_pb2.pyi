@@ -998,8 +998,8 @@ class DecisionRecord(_message.Message):
     resolved_model: _builtins.str
     """The model as it names itself."""
     provider: _builtins.str
-    """The kind of provider: sparrow, systemone, grpc, fixed, replay. `fixed` and `replay` are no models: their
-    answers come from a file.
+    """The kind of provider: sparrow, systemone, grpc, langchain, fixed, replay. `fixed` and `replay` are no
+    models: their answers come from a file.
     """
     input_digest: _builtins.bytes
     """A digest of the input: equal inputs, equal digests."""
