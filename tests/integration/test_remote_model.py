@@ -22,8 +22,10 @@ from plannerd.decisions.retries import RetryRules
 from plannerd.decisions.wire import decode_request
 from plannerd.errors import PlannerdError, Reason
 from plannerd.values import Image, Text
+from plannerd_client import Client, RetryPolicy, Router, RunResult, agent
 from plannerd_protos.planner.v1 import decision_pb2
 from tests.support.decision_servers import Answer, DecisionServer, Failing, decision_server, reply, socket_server, until
+from tests.support.servers import running_server
 
 ASKED = DecisionRequest((Field("text", "hello"),), (YesNo("q", "Is it?"),))
 QUICK = RetryRules(retries=2, attempt_seconds=30.0, first_wait=0.01, longest_wait=0.05)
@@ -418,6 +420,44 @@ async def test_a_server_that_comes_back_is_found() -> None:
         second = await stack.enter_async_context(decision_server(OK, port=int(first.target.rpartition(":")[2])))
         assert (await waiting).retries > 0
         assert len(second.seen) == 1
+
+
+async def test_proxies_of_the_environment_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A proxy that the environment names is not asked: only the settings say where requests go."""
+    for name in ("http_proxy", "https_proxy", "grpc_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    monkeypatch.setenv("no_proxy", "")
+    async with decision_server(OK) as server, asking(server.target) as model:
+        assert (await model.decide(ASKED, PATIENCE)).answers["q"] == YesNoAnswer(0.75)
+
+
+async def test_a_flapping_service_behind_a_planner() -> None:
+    """A service that fails and comes back, again and again, costs the run time and nothing else."""
+    down = Failing(grpc.StatusCode.UNAVAILABLE, retry_after=0.0)
+    picked = decision_pb2.DecideResponse(model="theirs")
+    picked.answers.add(question="decision-agent", choice=decision_pb2.ChoiceAnswer(value="one"))
+
+    @agent
+    def one(request: str) -> str:
+        """The first."""
+        return "1"
+
+    @agent
+    def two(request: str) -> str:
+        """The second."""
+        return "2"
+
+    def run(target: str) -> RunResult:
+        config = {"decisions": {"models": {"mine": {"provider": "grpc", "target": target, "retry_wait_seconds": 0.0}}}}
+        policy = RetryPolicy(attempts=5)
+        with running_server(config=config) as running, Client(running.target, retry=policy) as client:
+            return client.run(Router(), [one, two], {"request": "hi"}, explain="full")
+
+    async with decision_server(down, down, picked) as server:
+        result = await asyncio.to_thread(run, server.target)
+    assert result.result == "1"
+    assert result.steps[0].explanation.decisions[0].retries == 2
+    assert len(server.seen) == 3
 
 
 async def test_a_full_queue_is_refused() -> None:

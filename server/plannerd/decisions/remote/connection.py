@@ -22,6 +22,7 @@ _DECIDE: Final = f"/{decision_pb2.DESCRIPTOR.services_by_name['DecisionModelServ
 _SERVICE_CONFIG: Final = json.dumps({"loadBalancingConfig": [{"round_robin": {}}]})
 
 _GRACE_SECONDS: Final = 60.0  # for calls on a channel that a new one replaced
+_CLOSE_SECONDS: Final = 1.0  # for all channels, when the server ends
 
 Decide: TypeAlias = Callable[..., Awaitable[bytes]]
 """Calls the method: bytes of the request, `timeout`, `metadata`; bytes of the reply."""
@@ -111,7 +112,11 @@ class Connection:
         """Close it; calls under way are cancelled."""
         self._closed = True
         self._retire(None)
-        await asyncio.gather(*self._closing)
+        if self._closing:
+            _, late = await asyncio.wait(self._closing, timeout=_CLOSE_SECONDS)
+            for task in late:
+                task.cancel()
+            await asyncio.gather(*late, return_exceptions=True)
 
     def _renew(self, tls: RemoteTls) -> None:
         """Take files that changed. Those that can't be used, such as half of a new pair, are looked at again later."""
@@ -186,6 +191,8 @@ def _channel_options(options: ConnectionOptions) -> list[tuple[str, Any]]:
         ("grpc.use_local_subchannel_pool", 1),
         ("grpc.service_config", _SERVICE_CONFIG),
         ("grpc.service_config_disable_resolution", 1),
+        # Where requests go is for the settings to say, not for variables of the environment.
+        ("grpc.enable_http_proxy", 0),
         # The size of a request is checked before it is sent.
         ("grpc.max_send_message_length", -1),
         ("grpc.max_receive_message_length", options.max_reply_bytes),
