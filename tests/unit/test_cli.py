@@ -88,7 +88,7 @@ def test_a_server_that_dies(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_part_that_can_not_be_made(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """A model that can't be loaded ends with 2 and one line that has the path of its setting."""
 
-    def missing(model: str | None) -> object:
+    def missing(model: str | None, **settings: object) -> object:
         raise RuntimeError("the package differs")
 
     monkeypatch.setattr("plannerd.app.SparrowModel", missing)
