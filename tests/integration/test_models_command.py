@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +16,18 @@ import pytest
 import yaml
 
 from plannerd_protos.planner.v1 import decision_pb2
-from tests.support.decision_servers import Failing, decision_server, socket_server
+from tests.support.decision_servers import Failing, decision_server
 from tests.support.servers import run_plannerd
 
 TOKEN = "tangerine-7"
+
+
+@contextmanager
+def silent_port() -> Iterator[str]:
+    """An address where nobody listens, and nobody else comes to listen meanwhile."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        yield f"127.0.0.1:{taken.getsockname()[1]}"
 
 
 async def run(file: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -83,19 +94,18 @@ async def test_models_that_fail(tmp_path: Path) -> None:
     """A model that can't be made, reached or used says why, and the others are asked all the same."""
     rejects = Failing(grpc.StatusCode.UNAUTHENTICATED, f"'Bearer {TOKEN}' is not known here")
     wrong = decision_pb2.DecideResponse(model="theirs-1")
-    async with socket_server(lambda reader, writer: asyncio.sleep(0)) as nobody:
-        pass
-    async with decision_server(rejects) as strict, decision_server(wrong) as liar:
-        file = config(
-            tmp_path,
-            small={"provider": "sparrow"},
-            strict=service(strict.target),
-            liar=service(liar.target),
-            nobody=service(nobody),
-            unset=service("127.0.0.1:1", metadata={"authorization": {"env": "NO_SUCH_VARIABLE"}}),
-        )
-        ended = await run(file, "check")
-        reports = json.loads((await run(file, "check", "--json")).stdout)
+    with silent_port() as nobody:
+        async with decision_server(rejects) as strict, decision_server(wrong) as liar:
+            file = config(
+                tmp_path,
+                small={"provider": "sparrow"},
+                strict=service(strict.target),
+                liar=service(liar.target),
+                nobody=service(nobody),
+                unset=service("127.0.0.1:1", metadata={"authorization": {"env": "NO_SUCH_VARIABLE"}}),
+            )
+            ended = await run(file, "check")
+            reports = json.loads((await run(file, "check", "--json")).stdout)
     assert ended.returncode == 1
     rows = [line.split() for line in ended.stdout.splitlines()[1:6]]
     assert [row[2] for row in rows] == ["ok", "failed", "failed", "unreachable", "misconfigured"]
