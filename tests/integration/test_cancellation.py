@@ -1,12 +1,15 @@
 """Cancellation: of the call by its client or deadline, and of a handler by anything else."""
 
 import asyncio
+import logging
 from typing import Any
 
 import grpc
 import grpc.aio
 import pytest
+from grpc._cython import cygrpc  # type: ignore[attr-defined]
 
+from plannerd.errors import PlannerdError, Reason
 from plannerd.services.context import CallContext
 from plannerd_protos.planner.v1 import planner_pb2
 from tests.support.errors import seen
@@ -147,3 +150,50 @@ async def test_a_bug_behind_a_cancelled_call_is_logged() -> None:
     [logged] = running.events("unexpected_error")
     assert line["correlation_id"] == logged["correlation_id"]
     assert not [event for event in running.all_events() if event.get("logger")]
+
+
+async def test_of_what_grpc_complains_of_clients_that_left_are_left_out() -> None:
+    """That a reply could not be sent to a client that left is kept out of the log; grpc's other errors are in it."""
+    async with serving(service()) as running:
+        for error in (cygrpc.ExecuteBatchError("gone"), RuntimeError("bug")):
+            try:
+                raise error
+            except Exception:
+                logging.getLogger("grpc._cython.cygrpc").exception("raised in core")
+    assert [event["exception"].rpartition("\n")[2] for event in running.events("raised in core")] == ["RuntimeError"]
+
+
+async def test_nobody_is_sent_an_answer_that_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A call whose client left is not answered: each attempt would leave memory behind in grpc."""
+    sent: list[str] = []
+    monkeypatch.setattr("plannerd.transport.gate.status_of", lambda failure: sent.append(failure.reason))
+    waiting = Waiting()
+    async with serving(service(Init=waiting.init)) as running:
+        call = running.planner.Init(planner_pb2.InitRequest())
+        await waiting.began.wait()
+        call.cancel()
+        assert await waiting.ended == "CancelledError"
+    assert sent == []
+    [line] = running.events("call")
+    assert line["code"] == "CANCELLED"
+
+
+async def test_an_error_after_its_client_left_makes_no_noise() -> None:
+    """A service that turns the cancellation into an error of its own is cancelled all the same, without noise."""
+    began = asyncio.Event()
+
+    async def init(request: object, call: CallContext) -> bytes:
+        began.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            raise PlannerdError(Reason.STORE_UNAVAILABLE, "gone") from None
+        return b""
+
+    async with serving(service(Init=init)) as running:
+        call = running.planner.Init(planner_pb2.InitRequest())
+        await began.wait()
+        call.cancel()
+    [line] = running.events("call")
+    assert line["reason"] == "STORE_UNAVAILABLE"
+    assert {event["event"] for event in running.all_events()} == {"serving", "call", "stopping", "stopped"}

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -27,7 +27,7 @@ from plannerd.transport.gate import Context, Gate
 from plannerd.transport.messages import Codec, MessageBounds, Reply
 from plannerd.transport.streams import DEFAULT_BOUNDS, StreamBounds, streaming
 
-Unary: TypeAlias = Callable[[Message, CallContext], Awaitable[Reply]]
+Unary: TypeAlias = Callable[[Message, CallContext], Coroutine[Any, Any, Reply]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ def _unary(codec: Codec, behave: Unary, gate: Gate) -> Callable[[bytes, Context]
                 passage.invocation_id = request.invocation_id
             facts = passage.facts()
             with call_deadline(facts.time_remaining):
-                reply = codec.encode(await behave(request, facts))
+                reply = codec.encode(await passage.work(behave(request, facts)))
         except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 (the gate logs and answers)
             await gate.fail(passage, error)
         finally:

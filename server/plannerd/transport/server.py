@@ -21,6 +21,7 @@ from plannerd.transport.health import SERVICE_NAME as HEALTH_SERVICE
 from plannerd.transport.health import Health
 from plannerd.transport.listening import ListenError, check_exposure, resolve, usable
 from plannerd.transport.messages import MessageBounds
+from plannerd.transport.quiet import quieten_grpc
 from plannerd.transport.streams import StreamBounds
 
 # Seconds that calls which were cut have to notice, and that replies on their way have to leave.
@@ -75,6 +76,7 @@ class Server:
         exposed = check_exposure(settings.host, addresses, settings.allow_insecure)
         addresses = usable(settings.host, addresses, settings.port, settings.reuse_port)
 
+        quieten_grpc()
         self._server = grpc.aio.server(options=channel_options(settings))
         bounds = MessageBounds(settings.max_request_bytes, settings.max_reply_bytes)
         streams = StreamBounds(settings.stream_idle_seconds, settings.max_streams)
