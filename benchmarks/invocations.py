@@ -27,20 +27,20 @@ from benchmarks.cancellations import resident_bytes
 from plannerd.decisions.fixed import FixedModel
 from plannerd.decisions.models import DecisionModels
 from plannerd.invocations.engine import Engine
-from plannerd.invocations.store import MemoryBounds, MemoryStore
+from plannerd.invocations.stores import MemoryBounds, MemoryStore
 from plannerd.services.codec.replies import encode_step
 from plannerd.services.context import CallContext
 from plannerd.services.planner_service import PlannerService
 from plannerd_protos.planner.v1 import planner_pb2
-from tests.support.builders import agent, bdi, desire, router, scheduler, scope_update, withheld
+from tests.support.builders import agent, bdi, desire, output, router, scheduler, scope_update
 
 FEW: Final = 100
-STEPS: Final = 2_000
+STEPS: Final = 1_000
 CALL: Final = CallContext(identity="benchmark")
 
 _NAMES: Final = ("fetch", "sort", "draft", "check", "send")
 _AGENTS: Final = tuple(agent(name, "request", writes=f"{name}ed") for name in _NAMES)
-_LONG: Final = _NAMES * 1_900
+_LONG: Final = _NAMES * 40
 
 SYSTEMS: Final = {
     "bdi": bdi(
@@ -87,7 +87,7 @@ class Process:
         step = self._steps[number].step
         if step.calls:
             request = planner_pb2.NextActionRequest(
-                invocation_id=f"invocation-{number:08}", base=step.position, results=[withheld(step.calls[0].id)]
+                invocation_id=f"invocation-{number:08}", base=step.position, results=[output(step.calls[0].id, "done")]
             )
             raw = await self._service.NextAction(request, CALL)
             self._steps[number] = planner_pb2.NextActionResponse.FromString(raw)

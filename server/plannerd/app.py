@@ -24,6 +24,7 @@ from plannerd.invocations.commands import StepEvent
 from plannerd.invocations.definitions import Definitions
 from plannerd.invocations.engine import Engine, EngineLimits
 from plannerd.invocations.scope import ScopeLimits
+from plannerd.invocations.state_format import FORMATS
 from plannerd.invocations.stores import MemoryBounds, MemoryStore, Store
 from plannerd.invocations.stores.entries import Entries
 from plannerd.planners.plugin import ENTRY_POINTS, PlannerPlugin
@@ -89,6 +90,7 @@ def build(settings: Settings) -> App:
         {name: build_model(name, chosen) for name, chosen in decisions.models.items()},
         decisions.default,
     )
+    state_format = _state_format(settings)
     definitions = Definitions(planners(), keep_source=settings.store.url is not None)
     store = _store(settings, definitions)
     engine_limits = EngineLimits(
@@ -98,7 +100,15 @@ def build(settings: Settings) -> App:
         parts_at_once=decisions.parts_at_once,
     )
     planner_service = PlannerService(
-        Engine(models, store, encode_step, engine_limits, definitions=definitions, observe=_log_warnings),
+        Engine(
+            models,
+            store,
+            encode_step,
+            engine_limits,
+            definitions=definitions,
+            observe=_log_warnings,
+            state_format=state_format,
+        ),
         InitLimits(limits.max_agents, limits.max_parts, limits.max_cel_characters),
         version=version("plannerd"),
         max_request_bytes=server.max_request_bytes,
@@ -108,6 +118,21 @@ def build(settings: Settings) -> App:
         models, decisions.timeout_seconds, max_fields=limits.max_scope_keys, max_questions=limits.max_agents + 1
     )
     return App(settings, models, store, catalogue(planner_service, decision_service))
+
+
+def _state_format(settings: Settings) -> int | None:
+    """The format of execution states to write.
+
+    Raises:
+        BuildError: there is no such format.
+    """
+    version = settings.invocations.state_format_version
+    if version is not None and version not in FORMATS:
+        known = ", ".join(str(number) for number in sorted(FORMATS))
+        raise BuildError(
+            f"invocations.state_format_version: there is no format {version} of execution states; known: {known}"
+        )
+    return version
 
 
 def _store(settings: Settings, definitions: Definitions) -> Store:
@@ -132,6 +157,7 @@ def _store(settings: Settings, definitions: Definitions) -> Store:
         idle_seconds=limits.idle_seconds,
         tombstone_seconds=limits.tombstone_seconds,
         claim_seconds=chosen.claim_seconds,
+        state_format=settings.invocations.state_format_version,
     )
 
 

@@ -8,14 +8,14 @@ from __future__ import annotations
 import asyncio
 import sys
 
-from plannerd.invocations.state_format import FORMAT_VERSION
+from plannerd.invocations.state_format import newest_format
 from tests.golden.scenarios import SCENARIOS
 from tests.golden.states import FOLDER, make, text_of
 
 
 def main() -> None:
     """Write the files."""
-    folder = FOLDER / f"v{FORMAT_VERSION}"
+    folder = FOLDER / f"v{newest_format()}"
     folder.mkdir(exist_ok=True)
     for name, scenario in SCENARIOS.items():
         path = folder / f"{name}.json"

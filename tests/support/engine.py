@@ -77,6 +77,7 @@ class Server:
         plugins: Iterable[PlannerPlugin[Any]] = (),
         definition_bytes: int = 64 << 20,
         observe: Callable[[StepEvent], None] = lambda event: None,
+        state_format: int | None = None,
     ) -> None:
         self.model: RecordingModel = model or answering()
         self.clock = Clock()
@@ -93,6 +94,7 @@ class Server:
             new_branch=new_branch,
             definitions=definitions,
             observe=observe,
+            state_format=state_format,
         )
         self.service = PlannerService(
             self.engine, init_limits, version="1.2.3", max_request_bytes=4 << 20, retained_seconds=60.0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
@@ -130,10 +131,13 @@ class IssuedCalls:
         # ASCII digits in their shortest form, or one call would have several ids.
         if len(rest) > MAX_NUMBER_CHARS or rest != f"{_number(revision)}.{_number(index)}":
             return False
-        return any(
-            first <= int(revision) <= last and int(index) < calls
-            for first, last, calls in self.branches.get(branch, ())
-        )
+        runs = self.branches.get(branch, ())
+        place = bisect_right(runs, int(revision), key=_first) - 1  # they are in order, and a hostile state has many
+        return place >= 0 and int(revision) <= runs[place][1] and int(index) < runs[place][2]
+
+
+def _first(run: Run) -> int:
+    return run[0]
 
 
 def _number(text: str) -> str:

@@ -85,6 +85,7 @@ class Engine:
         clock: monotonic seconds.
         new_branch: makes the random part of a position.
         observe: hears of every committed step.
+        state_format: the version of the execution states that are written; default: the newest.
     """
 
     def __init__(
@@ -98,6 +99,7 @@ class Engine:
         clock: Callable[[], float] = time.monotonic,
         new_branch: Callable[[], str] = lambda: secrets.token_hex(5),
         observe: Callable[[StepEvent], None] = lambda event: None,
+        state_format: int | None = None,
     ) -> None:
         self.limits = limits
         self._definitions = definitions or Definitions()
@@ -108,6 +110,7 @@ class Engine:
         self._clock = clock
         self._new_branch = new_branch
         self._observe = observe
+        self._state_format = state_format
         self._locks = KeyedLocks()
 
     # ---- requests ----------------------------------------------------------------------------------
@@ -298,7 +301,7 @@ class Engine:
             position=record.position,
             action=record.action,
             calls=record.calls,
-            state=None if self._omits_state(record) else dump_state(record),
+            state=None if self._omits_state(record) else dump_state(record, self._state_format),
             explanation=explanation,
             warnings=warnings,
             traceparent=record.traceparent,

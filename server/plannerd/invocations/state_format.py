@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Final, NoReturn, cast
@@ -24,12 +24,6 @@ from plannerd.invocations.state_checks import check_consistent
 from plannerd.planners.fields import Fields
 from plannerd.planners.moves import GiveUp, Outcome, Warn, WarningCode
 from plannerd.values import MAX_NESTING, Value
-
-FORMAT_VERSION: Final = 1
-"""The version that is written."""
-
-FORMATS: Final = (1,)
-"""The versions that can be restored."""
 
 MAX_COUNT: Final = 1 << 48
 """Epochs and revisions are believed up to here."""
@@ -59,12 +53,60 @@ class ExecutionState:
     data: bytes
 
 
-def dump_state(record: Record) -> ExecutionState:
-    """The execution state of an invocation."""
+@dataclass(frozen=True, slots=True)
+class StateFormat:
+    """One version of the data of an execution state.
+
+    Attributes:
+        dump: the data of an invocation, as plain values that JSON can hold.
+        load: brings a record as an Init without resume would make it to where the data says; the position is
+            not part of the data.
+    """
+
+    dump: Callable[[Record], Mapping[str, object]]
+    load: Callable[[Record, Fields], Record]
+
+
+def newest_format() -> int:
+    """The newest version that this server knows."""
+    return max(FORMATS)
+
+
+def dump_state(record: Record, version: int | None = None) -> ExecutionState:
+    """The execution state of an invocation.
+
+    Args:
+        record: the invocation.
+        version: the format to write; None: the newest.
+    """
+    version = newest_format() if version is None else version
+    data = FORMATS[version].dump(record)
+    encoded = _encode(data).encode()
+    return ExecutionState(record.definition.kind, version, record.invocation_id, record.position, encoded)
+
+
+def restore(fresh: Record, state: ExecutionState) -> Record:
+    """`fresh`, brought to where `state` was taken.
+
+    Args:
+        fresh: the record that an Init without resume would make, with the configuration as it is now.
+        state: from `dump_state`, perhaps of another server and version.
+
+    Raises:
+        PlannerdError: INVALID_EXECUTION_STATE, STATE_OF_OTHER_PLANNER, STATE_NEWER or LIVE_AGENT_MISSING.
+    """
+    _check_envelope(fresh, state)
+    fields = Fields(_parse(state.data), "state")
+    restored = FORMATS[state.format_version].load(replace(fresh, position=state.position), fields)
+    fields.done()
+    check_consistent(restored, fields, same_configuration=not restored.reconfigured)
+    return restored
+
+
+def _dump_1(record: Record) -> Mapping[str, object]:
     planner = record.definition.planner
     system = planner.system
-
-    data = {
+    return {
         "planner": planner.dump(record.planner_state),
         "cursor": planner.dump_cursor(record.planner_state),
         "action": dump_action(record.action),
@@ -95,25 +137,11 @@ def dump_state(record: Record) -> ExecutionState:
         "model": record.model,
         "traceparent": record.traceparent,
     }
-    return ExecutionState(
-        record.definition.kind, FORMAT_VERSION, record.invocation_id, record.position, _encode(data).encode()
-    )
 
 
-def restore(fresh: Record, state: ExecutionState) -> Record:
-    """`fresh`, brought to where `state` was taken.
-
-    Args:
-        fresh: the record that an Init without resume would make, with the configuration as it is now.
-        state: from `dump_state`, perhaps of another server and version.
-
-    Raises:
-        PlannerdError: INVALID_EXECUTION_STATE, STATE_OF_OTHER_PLANNER, STATE_NEWER or LIVE_AGENT_MISSING.
-    """
-    _check_envelope(fresh, state)
+def _load_1(fresh: Record, fields: Fields) -> Record:
     planner, system = fresh.definition.planner, fresh.definition.planner.system
     by_reference = system.by_reference
-    fields = Fields(_parse(state.data), "state")
     planner_map = cast("Mapping[str, Value]", fields.mapping("planner"))
     cursor = cast("Mapping[str, Value]", fields.mapping("cursor"))
     planner_state, warnings = planner.load(planner_map, cursor)
@@ -144,9 +172,8 @@ def restore(fresh: Record, state: ExecutionState) -> Record:
                 "The invocation was started with another configuration; it goes on with the one given now.",
             )
         )
-    restored = replace(
+    return replace(
         fresh,
-        position=state.position,
         planner_state=planner_state,
         known={key: mark for key, mark in marks.items() if key in planner.watched},
         calls=calls,
@@ -160,9 +187,6 @@ def restore(fresh: Record, state: ExecutionState) -> Record:
         traceparent=fields.text("traceparent") or fresh.traceparent,
         reconfigured=reconfigured,
     )
-    fields.done()
-    check_consistent(restored, fields, same_configuration=not reconfigured)
-    return restored
 
 
 def _check_envelope(fresh: Record, state: ExecutionState) -> None:
@@ -173,12 +197,12 @@ def _check_envelope(fresh: Record, state: ExecutionState) -> None:
             f"The state is of the planner '{state.planner}', but this Init asks for '{kind}'.",
             metadata={"planner": state.planner},
         )
-    if state.format_version > FORMAT_VERSION:
+    if state.format_version > newest_format():
         raise PlannerdError(
             Reason.STATE_NEWER,
-            f"The state has format version {state.format_version}; this server knows up to {FORMAT_VERSION}. "
+            f"The state has format version {state.format_version}; this server knows up to {newest_format()}. "
             "Send it to a newer replica.",
-            metadata={"format_version": str(state.format_version), "newest_known": str(FORMAT_VERSION)},
+            metadata={"format_version": str(state.format_version), "newest_known": str(newest_format())},
         )
     if state.format_version not in FORMATS:
         raise _broken("state.format_version", f"{state.format_version} is no version of this format")
@@ -316,3 +340,7 @@ def _load_held(fields: Fields) -> Held | None:
     loaded = Held(action, Outcome[outcome], held.text("summary"))
     held.done()
     return loaded
+
+
+FORMATS: Final[dict[int, StateFormat]] = {1: StateFormat(_dump_1, _load_1)}
+"""Every format that can be restored, by its version. A released one stays here for ever."""

@@ -144,6 +144,16 @@ class LimitsSettings(Section):
     )
 
 
+class InvocationsSettings(Section):
+    """How invocations are written down."""
+
+    state_format_version: Annotated[int, Field(ge=1)] | None = Field(
+        None,
+        description="The format of the execution states that are written. null: the newest. While replicas are "
+        "upgraded one by one, the one that the old ones know; formats that can be read are not limited by it.",
+    )
+
+
 class SparrowSettings(Section):
     """A small model that is part of the server: no network, no key."""
 
@@ -233,6 +243,7 @@ class Settings(BaseSettings):
 
     server: ServerSettings = ServerSettings()
     limits: LimitsSettings = LimitsSettings()
+    invocations: InvocationsSettings = InvocationsSettings()
     store: StoreSettings = StoreSettings()
     decisions: DecisionsSettings = DecisionsSettings()
     log: LogSettings = LogSettings()

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import copy
+import time
 from collections.abc import Mapping
 
 import pytest
 
 from plannerd.errors import Reason
+from plannerd.invocations import state_format
 from tests.golden.states import first_action, resuming, state_of
 from tests.support.engine import refused
 from tests.support.state_mutations import (
@@ -272,3 +275,18 @@ async def test_a_refused_resume_does_not_touch_what_is_there() -> None:
         with refused(Reason.INVALID_EXECUTION_STATE):
             await client.at(client.server).init(broken, take_over=take_over)
     assert (await client.where()).position == client.position
+
+
+async def test_no_state_keeps_the_server_busy() -> None:
+    """A state with as many calls and as many steps as fit into it is refused quickly: others wait meanwhile."""
+    name = "router-running"
+    data = copy.deepcopy(STATES[name])
+    data["issued"] = {"branch1": [[2 * number, 2 * number, 1] for number in range(1, 30_000)]}
+    data["calls"] = [{**data["calls"][0], "id": f"branch1.{2 * (29_999 - number)}.0"} for number in range(4000)]
+    state = state_of(DOCUMENTS[name])
+    state.position.revision, state.data = 60_000, encoded(data)
+    assert len(state.data) < state_format.MAX_STATE_BYTES
+    started = time.process_time()
+    with refused(Reason.INVALID_EXECUTION_STATE):
+        await resuming(DOCUMENTS[name]).init(state)
+    assert time.process_time() - started < 5

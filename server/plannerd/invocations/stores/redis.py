@@ -17,7 +17,7 @@ from typing import Final
 
 from plannerd.errors import PlannerdError
 from plannerd.invocations.record import Definition, Record, Tombstone
-from plannerd.invocations.state_format import ExecutionState
+from plannerd.invocations.state_format import ExecutionState, dump_state
 from plannerd.invocations.stores.connection import Answer, Connection
 from plannerd.invocations.stores.entries import Entries
 from plannerd.invocations.stores.scripts import CLAIM, DROP, GET, PUT, RELEASE, RENEW
@@ -46,6 +46,7 @@ class RedisStore:
         idle_seconds: how long an invocation is kept that nobody touches.
         tombstone_seconds: how long it is remembered that one was ended.
         claim_seconds: how long a claim outlives the process that made it.
+        state_format: the version of the execution states that are written; None: the newest.
     """
 
     durable = True
@@ -60,6 +61,7 @@ class RedisStore:
         idle_seconds: float = 3600.0,
         tombstone_seconds: float = 300.0,
         claim_seconds: float = 5.0,
+        state_format: int | None = None,
     ) -> None:
         self._connection = connection
         self._remembered = remembered
@@ -68,6 +70,7 @@ class RedisStore:
         self._idle = _milliseconds(idle_seconds)
         self._tombstone = _milliseconds(tombstone_seconds)
         self._claim_seconds = claim_seconds
+        self._state_format = state_format
         self._claims: dict[Key, bytes] = {}  # those that no write has released yet
         self._releasing: set[asyncio.Task[None]] = set()
 
@@ -91,6 +94,7 @@ class RedisStore:
 
     async def put(self, key: Key, record: Record, expected: Kept | None, state: ExecutionState | None = None) -> bool:
         """Keep `record` in place of `expected`, in one round trip."""
+        state = state or dump_state(record, self._state_format)
         before = expected.content if expected is not None else None
         if isinstance(before, Record) and before.definition is record.definition:
             changed, gone = dump_changes(record, before, state)

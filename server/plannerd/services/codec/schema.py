@@ -36,7 +36,7 @@ def encode_planners(registry: Registry) -> list[planner_pb2.PlannerInfo]:
     shown += [(plugin.name, plugin.topology, plugin.schema()) for plugin in registry.plugins.values()]
     return [
         planner_pb2.PlannerInfo(
-            name=name, topology=encode_topology(topology), configuration_schema=schema, state_formats=FORMATS
+            name=name, topology=encode_topology(topology), configuration_schema=schema, state_formats=sorted(FORMATS)
         )
         for name, topology, schema in sorted(shown, key=lambda item: item[0])
     ]
