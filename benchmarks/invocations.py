@@ -49,7 +49,7 @@ SYSTEMS: Final = {
     "scheduler": scheduler(*_AGENTS, arguments=("request",)),
     "router": router(*_AGENTS, arguments=("request",)),
 }
-ANSWERS: Final = {"rules": {"fetch": 3, "sort": 2}, "defaults": {"yes_no": 0.55, "scale": 2.5}}
+ANSWERS: Final = {"defaults": {"yes_no": 0.55, "scale": 2.5}}
 
 
 class Process:

@@ -31,7 +31,7 @@ from plannerd.planners.plugin import ENTRY_POINTS, PlannerPlugin
 from plannerd.planners.registry import Registry
 from plannerd.services.codec.configuration import InitLimits, read_configuration
 from plannerd.services.codec.replies import encode_step
-from plannerd.services.decision_service import DecisionModelService
+from plannerd.services.decision_service import DecideLimits, DecisionModelService
 from plannerd.services.planner_service import PlannerService
 from plannerd.settings import FixedSettings, ModelSettings, Settings, SparrowSettings
 from plannerd.settings.grpc import GrpcSettings, MetadataSettings
@@ -42,6 +42,7 @@ from plannerd.telemetry.logging import get_logger, printable
 from plannerd.transport.catalogue import catalogue
 from plannerd.transport.handlers import Service
 from plannerd.transport.server import Server, run
+from plannerd.wire.values import ValueLimits
 
 if TYPE_CHECKING:
     from plannerd.invocations.stores.connection import RedisTarget
@@ -98,7 +99,9 @@ def build(settings: Settings) -> App:
         scope=ScopeLimits(limits.max_scope_bytes, limits.max_scope_keys),
         decision_timeout=decisions.timeout_seconds,
         parts_at_once=decisions.parts_at_once,
+        max_questions=limits.max_questions,
     )
+    value_limits = ValueLimits(limits.max_nesting, limits.max_values)
     planner_service = PlannerService(
         Engine(
             models,
@@ -109,13 +112,17 @@ def build(settings: Settings) -> App:
             observe=_log_warnings,
             state_format=state_format,
         ),
-        InitLimits(limits.max_agents, limits.max_parts, limits.max_cel_characters),
+        InitLimits(
+            limits.max_agents, limits.max_parts, limits.max_cel_characters, limits.max_state_bytes, value_limits
+        ),
         version=version("plannerd"),
         max_request_bytes=server.max_request_bytes,
         retained_seconds=limits.idle_seconds,
     )
     decision_service = DecisionModelService(
-        models, decisions.timeout_seconds, max_fields=limits.max_scope_keys, max_questions=limits.max_agents + 1
+        models,
+        decisions.timeout_seconds,
+        limits=DecideLimits(limits.max_scope_keys, limits.max_questions, limits.max_parts, value_limits),
     )
     return App(settings, models, store, catalogue(planner_service, decision_service))
 
@@ -142,6 +149,7 @@ def _store(settings: Settings, definitions: Definitions) -> Store:
         max_bytes=limits.max_invocations_bytes,
         idle_seconds=limits.idle_seconds,
         tombstone_seconds=limits.tombstone_seconds,
+        max_per_identity=limits.max_invocations_per_identity,
     )
     if chosen.url is None:
         return MemoryStore(bounds, time.monotonic)
@@ -158,6 +166,7 @@ def _store(settings: Settings, definitions: Definitions) -> Store:
         tombstone_seconds=limits.tombstone_seconds,
         claim_seconds=chosen.claim_seconds,
         state_format=settings.invocations.state_format_version,
+        max_per_identity=limits.max_invocations_per_identity,
     )
 
 

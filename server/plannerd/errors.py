@@ -112,3 +112,24 @@ def invalid(
 ) -> PlannerdError:
     """An error about one field of the request: `field` is its path, `problem` says what to change."""
     return PlannerdError(reason, f"{field}: {problem}", violations=[Violation(field, problem)], metadata=metadata)
+
+
+def check_limit(limit: str, what: str, requested: int, allowed: int) -> None:
+    """Refuse more than `allowed` of something that a setting of this server bounds.
+
+    Args:
+        limit: the name of the setting.
+        what: what there is too much of, as the beginning of a sentence: `The agents`.
+        requested: how much there is.
+        allowed: how much there may be.
+
+    Raises:
+        PlannerdError: LIMIT_EXCEEDED, whose metadata have the three.
+    """
+    if requested > allowed:
+        raise PlannerdError(
+            Reason.LIMIT_EXCEEDED,
+            f"{what} would be {requested}, more than the server's limit {limit} of {allowed}. Send less, or ask the "
+            "operator to raise it.",
+            metadata={"limit": limit, "allowed": str(allowed), "requested": str(requested)},
+        )

@@ -19,20 +19,21 @@ from plannerd.decisions.answers import (
 )
 from plannerd.decisions.questions import Choice, DecisionRequest, Field, Option, Question, Scale, YesNo
 from plannerd.errors import PlannerdError, Reason, invalid
-from plannerd.wire.values import decode_value, encode_value
+from plannerd.wire.values import DEFAULT_LIMITS, ValueLimits, ValueReader, encode_value
 from plannerd_protos.planner.v1 import decision_pb2
 
 _MAX_RETRIES: Final = 1_000_000
 
 
-def decode_request(request: decision_pb2.DecideRequest) -> DecisionRequest:
+def decode_request(request: decision_pb2.DecideRequest, limits: ValueLimits = DEFAULT_LIMITS) -> DecisionRequest:
     """Input and questions; `decisions.validation` checks what they say.
 
     Raises:
-        PlannerdError: INVALID_REQUEST or INVALID_VALUE.
+        PlannerdError: INVALID_REQUEST, INVALID_VALUE or LIMIT_EXCEEDED.
     """
+    reader = ValueReader(limits)
     fields = tuple(
-        Field(item.name, decode_value(item.value, f"input[{position}].value"), item.rank)
+        Field(item.name, reader.value(item.value, f"input[{position}].value"), item.rank)
         for position, item in enumerate(request.input)
     )
     questions = tuple(

@@ -20,7 +20,7 @@ from functools import partial
 from typing import Final, TypeAlias
 
 from plannerd.decisions.models import DecisionModels, NamedModel
-from plannerd.errors import PlannerdError, Reason
+from plannerd.errors import PlannerdError, Reason, check_limit
 from plannerd.invocations.commands import (
     EndCommand,
     FirstActionCommand,
@@ -53,6 +53,7 @@ StepCommand: TypeAlias = FirstActionCommand | NextActionCommand
 Step: TypeAlias = Callable[[Record, Transition], Awaitable[Stepped]]
 
 _NOT_OWNER: Final = (Relation.FENCED, Relation.FORKED)
+_ANOTHER_MAY_END: Final = 1.0  # seconds
 _STORE_FAILED: Final = (Reason.STORE_UNAVAILABLE, Reason.STORE_FULL)
 
 
@@ -64,12 +65,14 @@ class EngineLimits:
         max_reply_bytes: bytes of one reply.
         scope: how much scope is kept.
         decision_timeout: seconds for one request to a decision model where the client sets none.
+        max_questions: that a planner may ask in one request.
         parts_at_once: how many parts of a decision that is split are asked side by side.
     """
 
     max_reply_bytes: int = 4 << 20
     scope: ScopeLimits = field(default_factory=ScopeLimits)
     decision_timeout: float = 30.0
+    max_questions: int = 201
     parts_at_once: int = 4
 
 
@@ -118,6 +121,9 @@ class Engine:
     async def init(self, identity: str, command: InitCommand) -> InitReply:
         """Start or continue an invocation (rows 3 to 8b)."""
         definition = self._definitions.define(command.configuration)
+        asks = definition.planner.asks
+        if asks is not None:
+            check_limit("max_questions", "The questions about agents", asks.questions, self.limits.max_questions)
         named = self._model(definition.planner, command.options)
         options = replace(command.options, model=named.name if named else "")
         fresh = Record(
@@ -143,6 +149,8 @@ class Engine:
                     if existing.init_digest == record.init_digest and existing.reply is None:
                         return self._init_reply(existing)
                     check_replaceable(existing, command)
+                if existing is None and not await self._store.admits(key):
+                    raise _too_many()
                 begun = taken_over(record, existing, self._new_branch()) if command.take_over else record
                 if await self._store.put(key, begun, kept):
                     return self._init_reply(begun)
@@ -184,7 +192,7 @@ class Engine:
         if record.reply is not None and not self._omits_state(record):
             return record.reply.encoded
         explanation = Explanation(Outcome.RESUMED, "Restored from an execution state; no step was made since.")
-        reply = replace(self._reply(record, explanation, record.warnings), state=dump_state(record))
+        reply = replace(self._reply(record, explanation, record.warnings), state=dump_state(record, self._state_format))
         return self._fit(record, replace(reply, stored=record.reply.encoded) if record.reply is not None else reply)
 
     async def end(self, identity: str, command: EndCommand) -> None:
@@ -337,3 +345,14 @@ class Engine:
         named = self._models.get(options.model or None)
         check_fits(planner.asks, named, options)
         return named
+
+
+def _too_many() -> PlannerdError:
+    """One more invocation would be more than its caller may have; waiting helps, as others end or expire."""
+    return PlannerdError(
+        Reason.TOO_MANY_INVOCATIONS,
+        "You have as many invocations as this server keeps for one caller (limits.max_invocations_per_identity). End "
+        "those that are over, or wait until others are.",
+        metadata={"limit": "max_invocations_per_identity"},
+        retry_after=_ANOTHER_MAY_END,
+    )

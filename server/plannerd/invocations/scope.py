@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from plannerd.errors import PlannerdError, Reason
+from plannerd.errors import PlannerdError, Reason, check_limit
 from plannerd.planners.planner import Need
 from plannerd.values import PENDING, Opaque, ScopeValue, Value, digest, is_present
 
@@ -121,17 +121,8 @@ class Scope:
         Raises:
             PlannerdError: LIMIT_EXCEEDED naming the limit.
         """
-        for name, actual, allowed in (
-            ("max_scope_bytes", self.total_bytes, limits.max_bytes),
-            ("max_scope_keys", len(self.values), limits.max_keys),
-        ):
-            if actual > allowed:
-                raise PlannerdError(
-                    Reason.LIMIT_EXCEEDED,
-                    f"The scope would exceed the server's limit {name}: {actual} > {allowed}. "
-                    "Send less, or ask the operator to raise it.",
-                    metadata={"limit": name, "allowed": str(allowed), "requested": str(actual)},
-                )
+        check_limit("max_scope_bytes", "The bytes of the scope", self.total_bytes, limits.max_bytes)
+        check_limit("max_scope_keys", "The keys of the scope", len(self.values), limits.max_keys)
 
 
 def changed_keys(marks: Mapping[str, str], known: Mapping[str, str], watched: frozenset[str]) -> frozenset[str]:

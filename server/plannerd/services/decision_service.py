@@ -4,14 +4,33 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from plannerd.decisions import hops
 from plannerd.decisions.models import DecisionModels
 from plannerd.decisions.wire import decode_request, encode_response
-from plannerd.services.codec.configuration import check_limit
+from plannerd.errors import check_limit
 from plannerd.services.codec.replies import encode_duration
 from plannerd.services.context import CallContext
+from plannerd.wire.values import DEFAULT_LIMITS, ValueLimits
 from plannerd_protos.planner.v1 import decision_pb2
+
+
+@dataclass(frozen=True, slots=True)
+class DecideLimits:
+    """What one Decide may bring.
+
+    Attributes:
+        max_fields: fields of the input.
+        max_questions: questions.
+        max_parts: options and levels of all questions together.
+        values: how deep the values of the input are nested, and how many there are.
+    """
+
+    max_fields: int = 1000
+    max_questions: int = 201
+    max_parts: int = 10_000
+    values: ValueLimits = DEFAULT_LIMITS
 
 
 class DecisionModelService:
@@ -20,9 +39,8 @@ class DecisionModelService:
     Args:
         models: the models by name.
         timeout: seconds for one request to a model.
-        max_fields: fields of one input.
-        max_questions: questions of one request.
         clock: monotonic seconds.
+        limits: what one request may bring.
     """
 
     def __init__(
@@ -30,22 +48,22 @@ class DecisionModelService:
         models: DecisionModels,
         timeout: float,
         clock: Callable[[], float] = time.monotonic,
-        *,
-        max_fields: int = 1000,
-        max_questions: int = 201,
+        limits: DecideLimits = DecideLimits(),
     ) -> None:
         self._models = models
         self._timeout = timeout
         self._clock = clock
-        self._max_fields = max_fields
-        self._max_questions = max_questions
+        self._limits = limits
 
     async def Decide(self, request: decision_pb2.DecideRequest, call: CallContext) -> decision_pb2.DecideResponse:
         """Answer questions about an input."""
         hops.arrived(call.hops)
-        check_limit("max_scope_keys", "The fields of the input", len(request.input), self._max_fields)
-        check_limit("max_agents", "The questions", len(request.questions), self._max_questions)
-        decision = decode_request(request)
+        limits = self._limits
+        parts = sum(len(question.choice.options) + len(question.scale.levels) for question in request.questions)
+        check_limit("max_scope_keys", "The fields of the input", len(request.input), limits.max_fields)
+        check_limit("max_questions", "The questions", len(request.questions), limits.max_questions)
+        check_limit("max_parts", "The options and levels", parts, limits.max_parts)
+        decision = decode_request(request, limits.values)
         named = self._models.get(request.model or None)
         started = self._clock()
         response = await self._models.ask(named, decision, self._timeout)

@@ -20,7 +20,7 @@ class PlannerService:
 
     Args:
         engine: runs the invocations.
-        limits: what one Init may bring.
+        limits: what one Init, and the values of any request, may bring.
         version: of this server.
         max_request_bytes: bytes of one request, to be told to clients.
         retained_seconds: how long an untouched invocation is kept, to be told to clients.
@@ -50,12 +50,12 @@ class PlannerService:
 
     async def FirstAction(self, request: planner_pb2.FirstActionRequest, call: CallContext) -> bytes:
         """Give the scope and get the first action."""
-        command, digest = decode_first_action(request)
+        command, digest = decode_first_action(request, self._limits.values)
         return await self._engine.first_action(call.identity, command, digest)
 
     async def NextAction(self, request: planner_pb2.NextActionRequest, call: CallContext) -> bytes:
         """Report results and get the next action."""
-        command, digest = decode_next_action(request)
+        command, digest = decode_next_action(request, self._limits.values)
         return await self._engine.next_action(call.identity, command, digest)
 
     async def ExecutionState(self, request: planner_pb2.ExecutionStateRequest, call: CallContext) -> bytes:

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
 
 from google.protobuf.struct_pb2 import NULL_VALUE
 
-from plannerd.errors import PlannerdError, Reason, Violation, invalid
+from plannerd.errors import PlannerdError, Reason, Violation, check_limit, invalid
 from plannerd.values import MAX_NESTING, PENDING, Image, Opaque, ScopeValue, Text, Value
 from plannerd_protos.planner.v1 import value_pb2
 
@@ -27,34 +29,130 @@ class _BadValueError(Exception):
         self.path = ""
 
 
-def decode_value(message: value_pb2.Value, path: str) -> Value:
-    """A value that may stand anywhere: neither opaque nor pending.
+@dataclass(frozen=True, slots=True)
+class ValueLimits:
+    """Bounds of the values in one request.
+
+    Attributes:
+        nesting: how deep lists and maps may stand inside each other; never more than MAX_NESTING.
+        values: how many there may be, with every item of lists and maps.
+    """
+
+    nesting: int = MAX_NESTING
+    values: int = 100_000
+
+
+DEFAULT_LIMITS: Final = ValueLimits()
+
+
+class ValueReader:
+    """Reads the values of one request.
+
+    Every method raises INVALID_VALUE with the path of the value in question, or LIMIT_EXCEEDED.
 
     Args:
-        message: from the wire.
-        path: where it stands in the request, for the error.
-
-    Raises:
-        PlannerdError: INVALID_VALUE with the path of the value in question.
+        limits: of the request.
     """
-    try:
-        return _decode(message, MAX_NESTING)
-    except _BadValueError as bad:
-        raise _refuse(bad, path) from None
 
+    def __init__(self, limits: ValueLimits = DEFAULT_LIMITS) -> None:
+        self._limits = limits
+        self._read = 0
 
-def decode_scope_value(message: value_pb2.Value, path: str) -> ScopeValue:
-    """A value at the top of the scope, which may be opaque or pending.
+    def value(self, message: value_pb2.Value, path: str) -> Value:
+        """A value that may stand anywhere: neither opaque nor pending.
 
-    Raises:
-        PlannerdError: INVALID_VALUE with the path of the value in question.
-    """
-    kind = message.WhichOneof("kind")
-    if kind == "pending":
-        return PENDING
-    if kind == "opaque":
-        return decode_opaque(message.opaque, f"{path}.opaque")
-    return decode_value(message, path)
+        Args:
+            message: from the wire.
+            path: where it stands in the request, for the error.
+        """
+        self.count(1)
+        try:
+            return self._decode(message, self._limits.nesting)
+        except _BadValueError as bad:
+            raise _refuse(bad, path) from None
+
+    def scope_value(self, message: value_pb2.Value, path: str) -> ScopeValue:
+        """A value at the top of the scope, which may be opaque or pending."""
+        kind = message.WhichOneof("kind")
+        if kind == "pending":
+            self.count(1)
+            return PENDING
+        if kind == "opaque":
+            self.count(1)
+            return decode_opaque(message.opaque, f"{path}.opaque")
+        return self.value(message, path)
+
+    def map(self, message: value_pb2.MapValue, path: str) -> dict[str, Value]:
+        """A map of values."""
+        try:
+            return self._entries(message, self._limits.nesting)
+        except _BadValueError as bad:
+            raise _refuse(bad, path) from None
+
+    def count(self, more: int) -> None:
+        """Count what takes as long as a value, before it is read, so that too much costs nothing."""
+        self._read += more
+        if self._read > self._limits.values:
+            check_limit("max_values", "The values in one request", self._read, self._limits.values)
+
+    def _decode(self, message: value_pb2.Value, room: int) -> Value:
+        kind = message.WhichOneof("kind")
+        match kind:
+            case "string_value":
+                return message.string_value
+            case "map_value":
+                return self._entries(message.map_value, room)
+            case "int_value":
+                return message.int_value
+            case "double_value":
+                number = message.double_value
+                if not math.isfinite(number):
+                    raise _BadValueError("must be finite: NaN and infinities can't be compared or sent on")
+                return number
+            case "bool_value":
+                return message.bool_value
+            case "list_value":
+                return self._items(message.list_value, room)
+            case "null_value":
+                return None
+            case "content":
+                return _decode_content(message.content)
+            case "bytes_value":
+                return message.bytes_value
+            case None:
+                raise _BadValueError("has no kind set; send null_value for null")
+            case _:
+                raise _BadValueError(f"{kind} may stand only at the top of the scope")
+
+    def _entries(self, message: value_pb2.MapValue, room: int) -> dict[str, Value]:
+        if not room:
+            raise _BadValueError(f"is nested more than {self._limits.nesting} deep")
+        self.count(len(message.entries))
+        entries: dict[str, Value] = {}
+        key = ""
+        try:
+            for key, value in message.entries.items():
+                entries[key] = self._decode(value, room - 1)
+        except _BadValueError as bad:
+            bad.path = f".{key}{bad.path}"
+            raise
+        if len(entries) < 2:
+            return entries
+        # Maps have no order on the wire. Sorted here, once, they look the same to every decision model.
+        return {key: entries[key] for key in sorted(entries)}
+
+    def _items(self, message: value_pb2.ListValue, room: int) -> list[Value]:
+        if not room:
+            raise _BadValueError(f"is nested more than {self._limits.nesting} deep")
+        self.count(len(message.values))
+        items: list[Value] = []
+        try:
+            for value in message.values:
+                items.append(self._decode(value, room - 1))
+        except _BadValueError as bad:
+            bad.path = f"[{len(items)}]{bad.path}"
+            raise
+        return items
 
 
 def decode_opaque(message: value_pb2.Opaque, path: str) -> Opaque:
@@ -70,78 +168,6 @@ def decode_opaque(message: value_pb2.Opaque, path: str) -> Opaque:
             reason=Reason.INVALID_VALUE,
         )
     return Opaque(message.tag)
-
-
-def decode_map(message: value_pb2.MapValue, path: str) -> dict[str, Value]:
-    """A map of values.
-
-    Raises:
-        PlannerdError: INVALID_VALUE with the path of the value in question.
-    """
-    try:
-        return _decode_entries(message, MAX_NESTING)
-    except _BadValueError as bad:
-        raise _refuse(bad, path) from None
-
-
-def _decode(message: value_pb2.Value, room: int) -> Value:
-    kind = message.WhichOneof("kind")
-    match kind:
-        case "string_value":
-            return message.string_value
-        case "map_value":
-            return _decode_entries(message.map_value, room)
-        case "int_value":
-            return message.int_value
-        case "double_value":
-            number = message.double_value
-            if not math.isfinite(number):
-                raise _BadValueError("must be finite: NaN and infinities can't be compared or sent on")
-            return number
-        case "bool_value":
-            return message.bool_value
-        case "list_value":
-            return _decode_items(message.list_value, room)
-        case "null_value":
-            return None
-        case "content":
-            return _decode_content(message.content)
-        case "bytes_value":
-            return message.bytes_value
-        case None:
-            raise _BadValueError("has no kind set; send null_value for null")
-        case _:
-            raise _BadValueError(f"{kind} may stand only at the top of the scope")
-
-
-def _decode_entries(message: value_pb2.MapValue, room: int) -> dict[str, Value]:
-    if not room:
-        raise _BadValueError(f"is nested more than {MAX_NESTING} deep")
-    entries: dict[str, Value] = {}
-    key = ""
-    try:
-        for key, value in message.entries.items():
-            entries[key] = _decode(value, room - 1)
-    except _BadValueError as bad:
-        bad.path = f".{key}{bad.path}"
-        raise
-    if len(entries) < 2:
-        return entries
-    # Maps have no order on the wire. Sorted here, once, they look the same to every decision model.
-    return {key: entries[key] for key in sorted(entries)}
-
-
-def _decode_items(message: value_pb2.ListValue, room: int) -> list[Value]:
-    if not room:
-        raise _BadValueError(f"is nested more than {MAX_NESTING} deep")
-    items: list[Value] = []
-    try:
-        for value in message.values:
-            items.append(_decode(value, room - 1))
-    except _BadValueError as bad:
-        bad.path = f"[{len(items)}]{bad.path}"
-        raise
-    return items
 
 
 def _decode_content(message: value_pb2.Content) -> Text | Image:

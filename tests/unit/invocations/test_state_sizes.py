@@ -21,7 +21,9 @@ def agents(count: int) -> list[agent_pb2.Agent]:
 
 def a_bdi(count: int) -> planner_pb2.InitRequest:
     names = [made.name for made in agents(count)]
-    return bdi(*agents(count), desires=(desire("work", *names, achievable="ticket", satisfied="never"),), max_invocations=count)
+    return bdi(
+        *agents(count), desires=(desire("work", *names, achievable="ticket", satisfied="never"),), max_invocations=count
+    )
 
 
 SYSTEMS: Mapping[str, Callable[[int], planner_pb2.InitRequest]] = {

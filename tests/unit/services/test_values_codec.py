@@ -13,7 +13,7 @@ from plannerd.services.codec.scope import decode_scope
 from plannerd.services.context import CallContext
 from plannerd.services.decision_service import DecisionModelService
 from plannerd.values import PENDING, Image, Opaque, ScopeValue, Text, Value
-from plannerd.wire.values import decode_map, decode_scope_value, decode_value, encode_map, encode_value
+from plannerd.wire.values import ValueReader, encode_map, encode_value
 from plannerd_protos.planner.v1 import decision_pb2, value_pb2
 from tests.support.builders import agent, cascade, output, scheduler
 from tests.support.engine import Server, refused
@@ -57,7 +57,7 @@ LISTS_AND_MAPS = pytest.mark.parametrize("wrap", [in_list, lambda value: in_map(
 def test_every_kind_of_value_survives_the_wire(value: ScopeValue) -> None:
     """A value of any kind that is encoded, sent and decoded is the same value, of the same type."""
     sent = value_pb2.Value.FromString(encode_value(value).SerializeToString())
-    received = decode_scope_value(sent, "v")
+    received = ValueReader().scope_value(sent, "v")
     assert received == value
     assert type(received) is type(value)
 
@@ -67,15 +67,15 @@ def test_every_kind_of_value_survives_the_wire(value: ScopeValue) -> None:
 def test_any_value_survives_the_wire(value: ScopeValue) -> None:
     """Values in values survive the wire with their types: 1, 1.0 and true stay apart."""
     sent = value_pb2.Value.FromString(encode_value(value).SerializeToString())
-    assert same(decode_scope_value(sent, "v"), value)
-    assert encode_value(decode_scope_value(sent, "v")) == encode_value(value)
+    assert same(ValueReader().scope_value(sent, "v"), value)
+    assert encode_value(ValueReader().scope_value(sent, "v")) == encode_value(value)
 
 
 @settings(deadline=None)
 @given(VALUES, TEXTS)
 def test_any_map_survives_the_wire(value: Value, key: str) -> None:
     """A map of values survives the wire."""
-    assert decode_map(encode_map({key: value}), "m") == {key: value}
+    assert ValueReader().map(encode_map({key: value}), "m") == {key: value}
 
 
 # ---- nesting
@@ -85,8 +85,8 @@ def test_any_map_survives_the_wire(value: Value, key: str) -> None:
 def test_nesting_of_24_is_accepted(wrap: Callable[[value_pb2.Value], value_pb2.Value]) -> None:
     """A value may be nested exactly 24 deep, and comes back as it was."""
     message = nested(24, wrap)
-    assert encode_value(decode_value(message, "v")) == message
-    assert decode_scope(value_pb2.ScopeUpdate(set={"k": message}), snapshot=True).set["k"]
+    assert encode_value(ValueReader().value(message, "v")) == message
+    assert decode_scope(value_pb2.ScopeUpdate(set={"k": message}), ValueReader(), snapshot=True).set["k"]
 
 
 @LISTS_AND_MAPS
@@ -94,21 +94,21 @@ def test_nesting_of_24_is_accepted(wrap: Callable[[value_pb2.Value], value_pb2.V
 def test_nesting_of_25_is_refused(wrap: Callable[[value_pb2.Value], value_pb2.Value], depth: int) -> None:
     """A value that is nested deeper than 24 is refused with the path to where it is too deep."""
     with refused(Reason.INVALID_VALUE) as caught:
-        decode_value(nested(depth, wrap), "v")
+        ValueReader().value(nested(depth, wrap), "v")
     assert caught.fields == ["v" + ("[0]" if wrap is in_list else ".a") * 24]
 
 
 def test_an_empty_list_counts_as_a_level() -> None:
     """The depth is that of lists and maps, whether they hold anything or not."""
     with refused(Reason.INVALID_VALUE):
-        decode_value(nested(24, lambda value: in_list(in_list()) if value == text("x") else in_list(value)), "v")
+        ValueReader().value(nested(24, lambda value: in_list(in_list()) if value == text("x") else in_list(value)), "v")
 
 
 def test_the_map_of_a_planner_counts_as_a_level() -> None:
     """A planner map is a map like any other: its values may be nested 23 deep."""
-    assert decode_map(value_pb2.MapValue(entries={"k": nested(23, in_list)}), "m")
+    assert ValueReader().map(value_pb2.MapValue(entries={"k": nested(23, in_list)}), "m")
     with refused(Reason.INVALID_VALUE) as caught:
-        decode_map(value_pb2.MapValue(entries={"k": nested(24, in_list)}), "m")
+        ValueReader().map(value_pb2.MapValue(entries={"k": nested(24, in_list)}), "m")
     assert caught.fields == ["m.k" + "[0]" * 23]
 
 
@@ -157,7 +157,7 @@ def test_a_bad_value_is_refused_with_its_path(
 ) -> None:
     """A value that breaks a rule is refused wherever it stands, with its own path and a word for the rule."""
     with refused(Reason.INVALID_VALUE) as caught:
-        decode_scope(value_pb2.ScopeUpdate(set={"good": text("x"), "key": place(bad)}), snapshot=False)
+        decode_scope(value_pb2.ScopeUpdate(set={"good": text("x"), "key": place(bad)}), ValueReader(), snapshot=False)
     assert caught.fields == [f"scope.set[key]{path}"]
     assert word in caught.error.violations[0].problem
 
@@ -169,20 +169,20 @@ def test_a_bad_value_is_refused_with_its_path(
 )
 def test_opaque_and_pending_values_stand_at_the_top_only(bad: value_pb2.Value) -> None:
     """Below the top of the scope, opaque and pending values are refused with their path."""
-    decode_scope_value(bad, "v")
+    ValueReader().scope_value(bad, "v")
     with refused(Reason.INVALID_VALUE) as caught:
-        decode_scope_value(in_map(a=in_list(bad)), "v")
+        ValueReader().scope_value(in_map(a=in_list(bad)), "v")
     assert caught.fields == ["v.a[0]"]
     with refused(Reason.INVALID_VALUE) as caught:
-        decode_value(bad, "results[0].output.value")
+        ValueReader().value(bad, "results[0].output.value")
     assert caught.fields == ["results[0].output.value"]
 
 
 def test_a_tag_has_at_most_32_bytes() -> None:
     """A tag of 32 bytes is accepted, one of 33 is refused."""
-    assert decode_scope_value(encode_value(Opaque(b"x" * 32)), "v") == Opaque(b"x" * 32)
+    assert ValueReader().scope_value(encode_value(Opaque(b"x" * 32)), "v") == Opaque(b"x" * 32)
     with refused(Reason.INVALID_VALUE) as caught:
-        decode_scope_value(encode_value(Opaque(b"x" * 33)), "v")
+        ValueReader().scope_value(encode_value(Opaque(b"x" * 33)), "v")
     assert caught.fields == ["v.opaque.tag"]
 
 
@@ -190,20 +190,20 @@ def test_a_tag_has_at_most_32_bytes() -> None:
 def test_a_blank_scope_key_is_refused(key: str) -> None:
     """A scope key must have something to it."""
     with refused(Reason.INVALID_REQUEST):
-        decode_scope(value_pb2.ScopeUpdate(set={key: text("x")}), snapshot=False)
+        decode_scope(value_pb2.ScopeUpdate(set={key: text("x")}), ValueReader(), snapshot=False)
 
 
 def test_a_key_is_set_or_removed() -> None:
     """One request can't both set and remove a key."""
     with refused(Reason.INVALID_REQUEST) as caught:
-        decode_scope(value_pb2.ScopeUpdate(set={"k": text("x")}, removed=["k"]), snapshot=False)
+        decode_scope(value_pb2.ScopeUpdate(set={"k": text("x")}, removed=["k"]), ValueReader(), snapshot=False)
     assert caught.fields == ["scope.removed"]
 
 
 def test_the_path_of_a_hostile_value_stays_short() -> None:
     """An error about a value with enormous keys does not repeat them whole."""
     with refused(Reason.INVALID_VALUE) as caught:
-        decode_value(in_map(**{"k" * 100_000: value_pb2.Value()}), "v")
+        ValueReader().value(in_map(**{"k" * 100_000: value_pb2.Value()}), "v")
     assert len(caught.error.message) < 1000
 
 
@@ -234,7 +234,7 @@ SHUFFLED: Value = {key: [{inner: {"z": 1, "a": 2} for inner in "tools"}, 1] for 
 @given(VALUES)
 def test_maps_arrive_in_one_order(value: Value) -> None:
     """However a client orders its maps, the keys of each are sorted once they have arrived."""
-    decoded = decode_value(encode_value(value), "x")
+    decoded = ValueReader().value(encode_value(value), "x")
     assert same(decoded, value)
     assert in_order(decoded)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -22,12 +22,14 @@ class MemoryBounds:
         max_bytes: about how many bytes of scopes, replies, and large definitions.
         idle_seconds: how long an invocation is kept that nobody touches.
         tombstone_seconds: how long an ended invocation is remembered.
+        max_per_identity: how many invocations of one caller; None: as many as there may be of all.
     """
 
     max_invocations: int = 100_000
     max_bytes: int = 1 << 30
     idle_seconds: float = 3600.0
     tombstone_seconds: float = 300.0
+    max_per_identity: int | None = None
 
 
 class _Entry(Kept):
@@ -55,6 +57,7 @@ class Entries:
         self._clock = clock
         self._records: OrderedDict[Key, _Entry] = OrderedDict()
         self._tombstones: OrderedDict[Key, _Entry] = OrderedDict()
+        self._per_identity: Counter[str] = Counter()
         self._bytes = 0
         self.evicted = 0
 
@@ -71,6 +74,11 @@ class Entries:
         self._records.move_to_end(key)
         return entry
 
+    def count(self, identity: str) -> int:
+        """How many records of one caller there are."""
+        self._expire()
+        return self._per_identity[identity]
+
     def peek(self, key: Key) -> Kept | None:
         """The same without touching it, or looking at what has expired."""
         return self._records.get(key) or self._tombstones.get(key)
@@ -83,6 +91,7 @@ class Entries:
             size += record.definition.size
         entry = self._records[key] = _Entry(record, version, size, self._clock())
         self._bytes += size
+        self._per_identity[key[0]] += 1
         self._expire()
         while len(self._records) > 1 and (
             len(self._records) > self._bounds.max_invocations or self._bytes > self._bounds.max_bytes
@@ -103,12 +112,17 @@ class Entries:
         self._tombstones.pop(key, None)
         entry = self._records.pop(key, None)
         if entry is not None:
-            self._bytes -= entry.bytes
+            self._gone(key, entry)
 
     def _evict_oldest(self) -> None:
-        _, entry = self._records.popitem(last=False)
-        self._bytes -= entry.bytes
+        self._gone(*self._records.popitem(last=False))
         self.evicted += 1
+
+    def _gone(self, key: Key, entry: _Entry) -> None:
+        self._bytes -= entry.bytes
+        self._per_identity[key[0]] -= 1
+        if not self._per_identity[key[0]]:
+            del self._per_identity[key[0]]
 
     def _expire(self) -> None:
         """Drop what was not touched for too long; the order of the entries is that of their last touch."""

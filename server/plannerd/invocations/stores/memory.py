@@ -27,6 +27,7 @@ class MemoryStore:
     durable = False
 
     def __init__(self, bounds: MemoryBounds, clock: Callable[[], float]) -> None:
+        self._bounds = bounds
         self._entries = Entries(bounds, clock)
 
     def __len__(self) -> int:
@@ -40,6 +41,11 @@ class MemoryStore:
     async def get(self, key: Key, *, fresh: bool = False) -> Kept | None:
         """What is kept under `key`; asking for an invocation touches it."""
         return self._entries.get(key)
+
+    async def admits(self, key: Key) -> bool:
+        """Whether the caller has fewer invocations than it may have."""
+        most = self._bounds.max_per_identity
+        return most is None or self._entries.count(key[0]) < most
 
     async def put(self, key: Key, record: Record, expected: Kept | None, state: ExecutionState | None = None) -> bool:
         """Keep `record`. One that was dropped for the bounds meanwhile is kept again: nobody else can write here."""

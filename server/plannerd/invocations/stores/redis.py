@@ -20,7 +20,7 @@ from plannerd.invocations.record import Definition, Record, Tombstone
 from plannerd.invocations.state_format import ExecutionState, dump_state
 from plannerd.invocations.stores.connection import Answer, Connection
 from plannerd.invocations.stores.entries import Entries
-from plannerd.invocations.stores.scripts import CLAIM, DROP, GET, PUT, RELEASE, RENEW
+from plannerd.invocations.stores.scripts import ADMIT, CLAIM, DROP, GET, LEAVE, PUT, RELEASE, RENEW
 from plannerd.invocations.stores.store import Kept, Key, OutdatedError
 from plannerd.invocations.stores.stored_record import (
     StoredFields,
@@ -47,6 +47,8 @@ class RedisStore:
         tombstone_seconds: how long it is remembered that one was ended.
         claim_seconds: how long a claim outlives the process that made it.
         state_format: the version of the execution states that are written; None: the newest.
+        max_per_identity: how many invocations one caller may have; None: as many as it likes. One counts from its
+            Init on, for the idle time, or until it is ended.
     """
 
     durable = True
@@ -62,6 +64,7 @@ class RedisStore:
         tombstone_seconds: float = 300.0,
         claim_seconds: float = 5.0,
         state_format: int | None = None,
+        max_per_identity: int | None = None,
     ) -> None:
         self._connection = connection
         self._remembered = remembered
@@ -71,6 +74,7 @@ class RedisStore:
         self._tombstone = _milliseconds(tombstone_seconds)
         self._claim_seconds = claim_seconds
         self._state_format = state_format
+        self._max_per_identity = max_per_identity
         self._claims: dict[Key, bytes] = {}  # those that no write has released yet
         self._releasing: set[asyncio.Task[None]] = set()
 
@@ -92,6 +96,15 @@ class RedisStore:
             return Kept(content, version)
         return self._remembered.put(key, content, version)
 
+    async def admits(self, key: Key) -> bool:
+        """Whether the caller may have one invocation more, on all replicas together; it counts from now on."""
+        most = self._max_per_identity
+        if most is None:
+            return True
+        identity, invocation_id = key
+        keys = [self._of_owner(identity)]
+        return await self._connection.run(ADMIT, keys, [invocation_id.encode(), self._idle, b"%d" % most]) == 1
+
     async def put(self, key: Key, record: Record, expected: Kept | None, state: ExecutionState | None = None) -> bool:
         """Keep `record` in place of `expected`, in one round trip."""
         state = state or dump_state(record, self._state_format)
@@ -110,6 +123,8 @@ class RedisStore:
         """Release the invocation and remember that it was ended."""
         version = await self._write(key, dump_tombstone(tombstone), expected, self._tombstone, how=b"end")
         self._remembered.forget(key)
+        if version is not None and self._max_per_identity is not None:
+            await self._connection.run(LEAVE, [self._of_owner(key[0])], [key[1].encode()])
         return version is not None
 
     async def drop(self, key: Key, expected: Kept) -> None:
@@ -201,9 +216,16 @@ class RedisStore:
         Who the caller is goes in as a digest: no identity can be chosen so that it looks like another's.
         """
         identity, invocation_id = key
-        owner = hashlib.blake2b(identity.encode(), digest_size=12).hexdigest() if identity else "-"
-        tag = f"{{{owner}:{invocation_id}}}"
+        tag = f"{{{_owner(identity)}:{invocation_id}}}"
         return f"{self._prefix}:i:{tag}".encode(), f"{self._prefix}:c:{tag}".encode()
+
+    def _of_owner(self, identity: str) -> bytes:
+        """The key of the ids of a caller's invocations, where they are counted."""
+        return f"{self._prefix}:n:{_owner(identity)}".encode()
+
+
+def _owner(identity: str) -> str:
+    return hashlib.blake2b(identity.encode(), digest_size=12).hexdigest() if identity else "-"
 
 
 def _milliseconds(seconds: float) -> bytes:

@@ -68,3 +68,21 @@ if redis.call('GET', KEYS[2]) == ARGV[1] then redis.call('DEL', KEYS[2]) end
 return 1
 """
 """ARGV: who claimed."""
+
+ADMIT: Final = """
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now)
+if not redis.call('ZSCORE', KEYS[1], ARGV[1]) and redis.call('ZCARD', KEYS[1]) >= tonumber(ARGV[3]) then return 0 end
+redis.call('ZADD', KEYS[1], now + ARGV[2], ARGV[1])
+redis.call('PEXPIRE', KEYS[1], ARGV[2])
+return 1
+"""
+"""`KEYS[1]` is the set of a caller's invocations. ARGV: the id of one, milliseconds that it counts, how many there may
+be. 1: it is among them now; 0: there are as many."""
+
+LEAVE: Final = """
+redis.call('ZREM', KEYS[1], ARGV[1])
+return 1
+"""
+"""`KEYS[1]` as before. ARGV: the id of one that was ended."""

@@ -60,6 +60,9 @@ class Store(Protocol):
                 may be behind; writing over it fails then.
         """
 
+    async def admits(self, key: Key) -> bool:
+        """Whether the caller may have one invocation more; asked right before a `put` in place of nothing."""
+
     async def put(self, key: Key, record: Record, expected: Kept | None, state: ExecutionState | None = None) -> bool:
         """Keep `record` in place of `expected` (None: of nothing); False if that is not what is there any more.
 

@@ -11,7 +11,7 @@ from google.protobuf.duration_pb2 import Duration
 
 from plannerd.conditions import BeliefHolds, Cel, Condition, PresentKey
 from plannerd.conditions.cel import compile_cel
-from plannerd.errors import PlannerdError, Reason, invalid
+from plannerd.errors import check_limit, invalid
 from plannerd.invocations.commands import Configuration, InitCommand
 from plannerd.invocations.explanation import ExplainLevel
 from plannerd.invocations.position import Position
@@ -23,7 +23,7 @@ from plannerd.planners.registry import PlannerOptions, PluginOptions
 from plannerd.planners.router import RouterOptions
 from plannerd.planners.scheduler import SchedulerOptions
 from plannerd.planners.system import Agent, Argument, OutputType, PlannerAgent
-from plannerd.wire.values import decode_map
+from plannerd.wire.values import DEFAULT_LIMITS, ValueLimits, ValueReader
 from plannerd_protos.planner.v1 import agent_pb2, planner_pb2, planners_pb2, step_pb2
 
 MAX_ID_CHARS: Final = 128
@@ -60,11 +60,15 @@ class InitLimits:
         max_agents: subagents.
         max_parts: arguments, desires, agents of desires, levels and excluded keys together.
         max_cel_characters: of all CEL conditions together; compiling them holds the event loop.
+        max_state_bytes: of the state to resume from; checking it holds the event loop.
+        values: how deep values are nested, and how many there are in one request.
     """
 
     max_agents: int = 200
     max_parts: int = 10_000
     max_cel_characters: int = 16_384
+    max_state_bytes: int = 256 << 10
+    values: ValueLimits = DEFAULT_LIMITS
 
 
 def check_invocation_id(invocation_id: str) -> str:
@@ -97,6 +101,7 @@ def decode_init(request: planner_pb2.InitRequest, traceparent: str, limits: Init
         PlannerdError: INVALID_REQUEST, INVALID_VALUE, INVALID_CONDITION, LIMIT_EXCEEDED or NOT_IMPLEMENTED.
     """
     _check_limits(request, limits)
+    reader = ValueReader(limits.values)
     if request.take_over and request.WhichOneof("resume") is None:
         raise invalid("take_over", "needs a state or planner_map to resume from")
     state = None
@@ -110,10 +115,10 @@ def decode_init(request: planner_pb2.InitRequest, traceparent: str, limits: Init
             request.state.data,
         )
     elif request.HasField("planner_map"):
-        planner_map = decode_map(request.planner_map, "planner_map")
+        planner_map = reader.map(request.planner_map, "planner_map")
     return InitCommand(
         invocation_id=check_invocation_id(request.invocation_id),
-        configuration=_decode_configuration(request, _source(request)),
+        configuration=_decode_configuration(request, _source(request), reader),
         options=_decode_options(request),
         state=state,
         planner_map=planner_map,
@@ -129,12 +134,13 @@ def read_configuration(source: bytes) -> Configuration:
     Raises:
         PlannerdError: as `decode_init`; only where another version of the server has other rules.
     """
-    return _decode_configuration(planner_pb2.InitRequest.FromString(source), source)
+    as_it_was = ValueReader(ValueLimits(values=len(source)))
+    return _decode_configuration(planner_pb2.InitRequest.FromString(source), source, as_it_was)
 
 
-def _decode_configuration(request: planner_pb2.InitRequest, source: bytes) -> Configuration:
+def _decode_configuration(request: planner_pb2.InitRequest, source: bytes, reader: ValueReader) -> Configuration:
     return Configuration(
-        planner=_decode_planner(request),
+        planner=_decode_planner(request, reader),
         planner_agent=_decode_planner_agent(request.planner_agent),
         agents=tuple(_decode_agent(agent, f"agents[{position}]") for position, agent in enumerate(request.agents)),
         source=source,
@@ -159,21 +165,7 @@ def _check_limits(request: planner_pb2.InitRequest, limits: InitLimits) -> None:
         _cel_characters(request),
         limits.max_cel_characters,
     )
-
-
-def check_limit(limit: str, what: str, requested: int, allowed: int) -> None:
-    """Refuse more than `allowed`.
-
-    Raises:
-        PlannerdError: LIMIT_EXCEEDED, which names the limit.
-    """
-    if requested > allowed:
-        raise PlannerdError(
-            Reason.LIMIT_EXCEEDED,
-            f"{what} are {requested}, more than the server's limit {limit} of {allowed}. Use fewer, or ask the "
-            "operator to raise it.",
-            metadata={"limit": limit, "allowed": str(allowed), "requested": str(requested)},
-        )
+    check_limit("max_state_bytes", "The bytes of the state", len(request.state.data), limits.max_state_bytes)
 
 
 def _source(request: planner_pb2.InitRequest) -> bytes:
@@ -190,7 +182,7 @@ def _cel_characters(request: planner_pb2.InitRequest) -> int:
     return activations + sum(len(desire.achievable.cel) + len(desire.satisfied.cel) for desire in request.bdi.desires)
 
 
-def _decode_planner(request: planner_pb2.InitRequest) -> PlannerOptions:
+def _decode_planner(request: planner_pb2.InitRequest, reader: ValueReader) -> PlannerOptions:
     match request.WhichOneof("planner"):
         case "scheduler":
             return _decode_scheduler(request.scheduler)
@@ -201,7 +193,7 @@ def _decode_planner(request: planner_pb2.InitRequest) -> PlannerOptions:
         case "bdi":
             return _decode_bdi(request.bdi)
         case "plugin":
-            configuration = decode_map(request.plugin.configuration, "plugin.configuration")
+            configuration = reader.map(request.plugin.configuration, "plugin.configuration")
             return PluginOptions(request.plugin.name, configuration)
         case _:
             raise invalid("planner", "one of scheduler, router, cascade, bdi and plugin must be set")

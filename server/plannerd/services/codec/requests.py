@@ -23,7 +23,7 @@ from plannerd.invocations.scope import ScopeChange
 from plannerd.services.codec.configuration import check_invocation_id, decode_position
 from plannerd.services.codec.scope import decode_scope
 from plannerd.values import Opaque, ScopeValue, Value, digest
-from plannerd.wire.values import decode_opaque, decode_value
+from plannerd.wire.values import DEFAULT_LIMITS, ValueLimits, ValueReader, decode_opaque
 from plannerd_protos.planner.v1 import agent_pb2, planner_pb2
 
 MAX_RESPONSE_ID_CHARS: Final = 256
@@ -39,32 +39,40 @@ _BELIEFS: Final[Mapping[int, Belief]] = {
 }
 
 
-def decode_first_action(request: planner_pb2.FirstActionRequest) -> tuple[FirstActionCommand, bytes]:
+def decode_first_action(
+    request: planner_pb2.FirstActionRequest, limits: ValueLimits = DEFAULT_LIMITS
+) -> tuple[FirstActionCommand, bytes]:
     """What a FirstAction asks for, and a digest of its meaning.
 
     Raises:
-        PlannerdError: INVALID_REQUEST or INVALID_VALUE.
+        PlannerdError: INVALID_REQUEST, INVALID_VALUE or LIMIT_EXCEEDED.
     """
     command = FirstActionCommand(
         check_invocation_id(request.invocation_id),
         _decode_base(request),
-        decode_scope(request.scope, snapshot=True),
+        decode_scope(request.scope, ValueReader(limits), snapshot=True),
         _decode_beliefs(request.beliefs),
     )
     return command, _digest("first", command.scope, command.beliefs, [])
 
 
-def decode_next_action(request: planner_pb2.NextActionRequest) -> tuple[NextActionCommand, bytes]:
+def decode_next_action(
+    request: planner_pb2.NextActionRequest, limits: ValueLimits = DEFAULT_LIMITS
+) -> tuple[NextActionCommand, bytes]:
     """What a NextAction asks for, and a digest of its meaning.
 
     Raises:
-        PlannerdError: INVALID_REQUEST or INVALID_VALUE.
+        PlannerdError: INVALID_REQUEST, INVALID_VALUE or LIMIT_EXCEEDED.
     """
-    results = tuple(_decode_result(result, f"results[{position}]") for position, result in enumerate(request.results))
+    reader = ValueReader(limits)
+    reader.count(len(request.results))
+    results = tuple(
+        _decode_result(result, f"results[{position}]", reader) for position, result in enumerate(request.results)
+    )
     command = NextActionCommand(
         check_invocation_id(request.invocation_id),
         _decode_base(request),
-        decode_scope(request.scope, snapshot=False),
+        decode_scope(request.scope, reader, snapshot=False),
         _decode_beliefs(request.beliefs),
         results,
     )
@@ -106,14 +114,14 @@ def _decode_beliefs(message: Mapping[str, int]) -> Beliefs:
     return beliefs
 
 
-def _decode_result(message: planner_pb2.AgentResult, path: str) -> CallResult:
+def _decode_result(message: planner_pb2.AgentResult, path: str, reader: ValueReader) -> CallResult:
     kind = message.WhichOneof("outcome")
     if message.recovered and kind != "output":
         raise invalid(f"{path}.recovered", "goes with an output only")
     outcome: CallOutcome
     match kind:
         case "output":
-            outcome = _decode_output(message, f"{path}.output")
+            outcome = _decode_output(message, f"{path}.output", reader)
         case "skipped":
             outcome = Skipped()
         case "pending":
@@ -130,12 +138,12 @@ def _decode_result(message: planner_pb2.AgentResult, path: str) -> CallResult:
     return CallResult(message.call_id, outcome)
 
 
-def _decode_output(message: planner_pb2.AgentResult, path: str) -> Answered:
+def _decode_output(message: planner_pb2.AgentResult, path: str, reader: ValueReader) -> Answered:
     output = message.output
     value: Value | Opaque | Withheld
     match output.WhichOneof("form"):
         case "value":
-            value = decode_value(output.value, f"{path}.value")
+            value = reader.value(output.value, f"{path}.value")
         case "opaque":
             value = decode_opaque(output.opaque, f"{path}.opaque")
         case "withheld":
