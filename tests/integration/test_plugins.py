@@ -12,7 +12,7 @@ import grpc
 import pytest
 
 from plannerd_client import Client, GaveUp, PlannerdError, Plugin, agent
-from plannerd_protos.planner.v1 import planner_pb2, planner_pb2_grpc, planners_pb2
+from plannerd_protos.planner.v1 import agent_pb2, planner_pb2, planner_pb2_grpc, planners_pb2
 from tests.support.servers import ROOT, ServerProcess, run_plannerd, running_server
 
 
@@ -86,6 +86,13 @@ def test_list_planners_shows_the_schema_of_a_plug_in(server: ServerProcess) -> N
     assert [info.name for info in listed.planners] == ["bdi", "cascade", "router", "scheduler", "until"]
     until = listed.planners[-1]
     assert until.topology == planners_pb2.TOPOLOGY_LOOP
+    request = planner_pb2.InitRequest(invocation_id="i", planner_agent=agent_pb2.PlannerAgent(name="support"))
+    request.plugin.name = "until"
+    request.plugin.configuration.entries["key"].string_value = "signed"
+    request.agents.add(name="sign", output_key="signed")
+    with grpc.insecure_channel(server.target) as channel:
+        started = planner_pb2_grpc.PlannerServiceStub(channel).Init(request)
+    assert started.topology == until.topology, "Init says what ListPlanners says"
     schema = json.loads(until.configuration_schema)
     assert schema["required"] == ["key"]
     assert schema["properties"]["max_rounds"]["minimum"] == 1

@@ -293,7 +293,7 @@ class Engine:
         planner = record.definition.planner
         return InitReply(
             position=record.position if started else None,
-            topology=planner.topology,
+            topology=self.planners.topology(record.definition.kind),
             warnings=record.warnings,
             reads=planner.reads_at(record.planner_state),
             beliefs=record.definition.beliefs,

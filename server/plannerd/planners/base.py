@@ -7,7 +7,7 @@ from typing import Generic, TypeVar
 
 from plannerd.conditions import Condition
 from plannerd.planners.planner import AskedAtMost, Need, PlannerMap, condition_reads, key_need
-from plannerd.planners.system import System, Topology
+from plannerd.planners.system import System
 from plannerd.values import Value
 
 StateT = TypeVar("StateT")
@@ -24,7 +24,6 @@ class PlannerBase(Generic[StateT]):
         conditions: every condition that the planner may evaluate, beside the agents' activations.
     """
 
-    topology = Topology.SEQUENCE
     refers = False
     asks: AskedAtMost | None = None
     watched: frozenset[str] = frozenset()

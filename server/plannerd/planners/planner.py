@@ -16,7 +16,7 @@ from plannerd.conditions import BeliefHolds, Cel, Condition, Facts, PresentKey
 from plannerd.decisions.answers import Answer
 from plannerd.decisions.questions import DecisionRequest
 from plannerd.planners.moves import Move, Warn
-from plannerd.planners.system import System, Topology
+from plannerd.planners.system import System
 from plannerd.values import Value
 
 StateT = TypeVar("StateT")
@@ -97,10 +97,6 @@ class Planner(Protocol[StateT]):
     @property
     def system(self) -> System:
         """The agents it plans."""
-
-    @property
-    def topology(self) -> Topology:
-        """The shape of the system."""
 
     @property
     def reads(self) -> Mapping[str, Need]:

@@ -123,6 +123,13 @@ class Registry:
         parts = [kind, meaning, _meaning(planner_agent), [_meaning(agent) for agent in system.agents]]
         return planner, kind, digest(parts, size=12).hex()
 
+    def topology(self, kind: str) -> Topology:
+        """The shape of the systems of the planner of that name, for ListPlanners and for Init alike."""
+        plugin = self.plugins.get(kind)
+        if plugin is not None:
+            return plugin.topology
+        return next(info.topology for info in self.builtin if info.kind == kind)
+
     def _plugin(self, name: str) -> PlannerPlugin[Any]:
         if name not in self.plugins:
             raise PlannerdError(

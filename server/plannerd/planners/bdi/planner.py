@@ -21,7 +21,7 @@ from plannerd.planners.moves import (
     Warn,
 )
 from plannerd.planners.planner import PlannerMap, Report, Thinking, View
-from plannerd.planners.system import System
+from plannerd.planners.system import System, Topology
 from plannerd.values import Value
 
 
@@ -51,6 +51,7 @@ class BeliefDesireIntention(PlannerBase[BdiState]):
     """
 
     kind = "bdi"
+    topology = Topology.SEQUENCE
 
     def __init__(self, options: CheckedOptions, system: System) -> None:
         found = ((intention.achievable, intention.satisfied) for intention in options.intentions)

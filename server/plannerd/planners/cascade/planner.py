@@ -34,7 +34,7 @@ from plannerd.planners.planner import (
     View,
     merge_reads,
 )
-from plannerd.planners.system import System
+from plannerd.planners.system import System, Topology
 from plannerd.values import Value
 
 
@@ -66,6 +66,7 @@ class ConfidenceCascade(PlannerBase[CascadeState]):
     """
 
     kind = "cascade"
+    topology = Topology.SEQUENCE
     refers = True
     asks = AskedAtMost(questions=1)
 

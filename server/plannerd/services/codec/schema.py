@@ -32,13 +32,16 @@ _SCALARS: Final[dict[int, dict[str, Any]]] = {
 
 def encode_planners(registry: Registry) -> list[planner_pb2.PlannerInfo]:
     """Every planner, in the order of names."""
-    shown = [(info.kind, info.topology, _configuration_schema(info.kind)) for info in registry.builtin]
-    shown += [(plugin.name, plugin.topology, plugin.schema()) for plugin in registry.plugins.values()]
+    shown = [(info.kind, _configuration_schema(info.kind)) for info in registry.builtin]
+    shown += [(plugin.name, plugin.schema()) for plugin in registry.plugins.values()]
     return [
         planner_pb2.PlannerInfo(
-            name=name, topology=encode_topology(topology), configuration_schema=schema, state_formats=sorted(FORMATS)
+            name=name,
+            topology=encode_topology(registry.topology(name)),
+            configuration_schema=schema,
+            state_formats=sorted(FORMATS),
         )
-        for name, topology, schema in sorted(shown, key=lambda item: item[0])
+        for name, schema in sorted(shown, key=lambda item: item[0])
     ]
 
 
