@@ -87,7 +87,9 @@ async def goes_on(it: Running, decisions: int = 2) -> None:
     assert len(it.model.asked) == decisions
 
 
-async def under_way(it: Running, timeout: float | None = None) -> grpc.aio.UnaryUnaryCall[object, object]:
+async def under_way(
+    it: Running, timeout: float | None = None
+) -> grpc.aio.UnaryUnaryCall[planner_pb2.NextActionRequest, planner_pb2.NextActionResponse]:
     """A report whose decision is being made."""
     it.model.gate.clear()
     it.model.entered.clear()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
@@ -12,7 +13,7 @@ from plannerd.invocations.definitions import Definitions
 from plannerd.invocations.position import Position
 from plannerd.invocations.record import Record, Reply, Tombstone
 from plannerd.invocations.scope import Scope
-from plannerd.invocations.stores import Kept, MemoryBounds, MemoryStore, Store
+from plannerd.invocations.stores import Kept, Key, MemoryBounds, MemoryStore, Store
 from plannerd.services.codec.configuration import InitLimits, decode_init
 from tests.stores.conftest import Servers
 from tests.support.builders import agent, scheduler
@@ -181,3 +182,33 @@ async def test_a_claim_does_not_change_what_is_kept(store: Store) -> None:
         async with store.claim(KEY, before):
             assert await store.put(KEY, record(revision), before)
     assert (await kept(store)).content == record(2)
+
+
+async def begun(store: Store, key: Key) -> bool:
+    """Whether one invocation more was let in; it is put then."""
+    return await store.admits(key) and await store.put(key, record(), None)
+
+
+async def test_a_caller_has_as_many_invocations_as_allowed(make: MakeStore) -> None:
+    """One more than allowed is not let in, other callers are, and an end makes room for one."""
+    store = make(MemoryBounds(max_per_identity=2))
+    assert [await begun(store, ("me", name)) for name in "abc"] == [True, True, False]
+    assert await begun(store, ("you", "a"))
+    found = await store.get(("me", "a"), fresh=True)
+    assert found is not None
+    assert await store.end(("me", "a"), Tombstone(record().position), found)
+    assert [await begun(store, ("me", name)) for name in "cd"] == [True, False]
+
+
+async def test_expired_invocations_of_a_caller_do_not_count(make: MakeStore) -> None:
+    """What nobody touched for the idle time makes room."""
+    store = make(MemoryBounds(max_per_identity=1, idle_seconds=0.3))
+    assert await begun(store, ("me", "a"))
+    assert not await begun(store, ("me", "b"))
+    await asyncio.sleep(0.5)
+    assert await begun(store, ("me", "b"))
+
+
+async def test_without_a_limit_everybody_is_let_in(store: Store) -> None:
+    """By default a caller may have as many as it likes."""
+    assert all([await begun(store, ("me", f"i{number}")) for number in range(20)])

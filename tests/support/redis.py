@@ -151,6 +151,7 @@ class Stores:
             idle_seconds=bounds.idle_seconds,
             tombstone_seconds=bounds.tombstone_seconds,
             claim_seconds=claim_seconds,
+            max_per_identity=bounds.max_per_identity,
         )
         self._made.append(store)
         return store

@@ -15,6 +15,7 @@ REASONS = {
     Reason.STATE_OF_OTHER_PLANNER,
     Reason.STATE_NEWER,
     Reason.LIVE_AGENT_MISSING,
+    Reason.LIMIT_EXCEEDED,  # of the larger ones
 }
 DOCUMENTS: dict[str, dict[str, Any]] = {
     path.stem: json.loads(path.read_text(encoding="utf-8")) for path in files() if path.parent.name == "v1"

@@ -87,7 +87,7 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     ERROR_REASON_LIMIT_EXCEEDED: _ErrorReason.ValueType  # 27
     """RESOURCE_EXHAUSTED. A limit of this server; message and metadata name it."""
     ERROR_REASON_TOO_MANY_INVOCATIONS: _ErrorReason.ValueType  # 28
-    """RESOURCE_EXHAUSTED. The caller has too many live invocations."""
+    """RESOURCE_EXHAUSTED. The caller has as many invocations as it may have. Finished ones count until they are ended."""
     ERROR_REASON_REPLY_TOO_LARGE: _ErrorReason.ValueType  # 29
     """RESOURCE_EXHAUSTED. The reply would exceed InitRequest.max_reply_bytes; the step did not happen."""
     ERROR_REASON_DECISION_QUEUE_FULL: _ErrorReason.ValueType  # 30
@@ -204,7 +204,7 @@ ERROR_REASON_OWNER_CHANGED: ErrorReason.ValueType  # 26
 ERROR_REASON_LIMIT_EXCEEDED: ErrorReason.ValueType  # 27
 """RESOURCE_EXHAUSTED. A limit of this server; message and metadata name it."""
 ERROR_REASON_TOO_MANY_INVOCATIONS: ErrorReason.ValueType  # 28
-"""RESOURCE_EXHAUSTED. The caller has too many live invocations."""
+"""RESOURCE_EXHAUSTED. The caller has as many invocations as it may have. Finished ones count until they are ended."""
 ERROR_REASON_REPLY_TOO_LARGE: ErrorReason.ValueType  # 29
 """RESOURCE_EXHAUSTED. The reply would exceed InitRequest.max_reply_bytes; the step did not happen."""
 ERROR_REASON_DECISION_QUEUE_FULL: ErrorReason.ValueType  # 30
