@@ -41,8 +41,8 @@ def make_models_slow() -> None:
     """From now on, whatever model this process makes takes its time."""
     configured = plannerd.app._model
 
-    def slow(path: str, chosen: ModelSettings) -> DecisionModel:
-        return SlowModel(configured(path, chosen))
+    def slow(name: str, chosen: ModelSettings) -> DecisionModel:
+        return SlowModel(configured(name, chosen))
 
     plannerd.app._model = slow
 
