@@ -131,7 +131,10 @@ def test_wrong_files_are_refused(config: Path, written: str, line: str) -> None:
 @pytest.mark.parametrize(
     ("written", "part"),
     [
-        ("- server", "the top of the file must be a map of sections: server, limits, store, decisions, log"),
+        (
+            "- server",
+            "must be a map of sections: server, limits, invocations, store, decisions, log",
+        ),
         ("1: 2", "the top of the file must be a map"),
         ("server: {", "this is not YAML"),
         ("server: {port: 1, port: 2}", "'port' is written twice"),
@@ -183,7 +186,7 @@ def test_variables_of_unknown_sections_are_refused(monkeypatch: pytest.MonkeyPat
     load()
     monkeypatch.setenv("PLANNERD_SEVER__PORT", "1")
     assert problems() == [
-        "PLANNERD_SEVER__PORT: there is no section 'sever', only server, limits, store, decisions, log"
+        "PLANNERD_SEVER__PORT: there is no section 'sever', only server, limits, invocations, store, decisions, log"
     ]
 
 

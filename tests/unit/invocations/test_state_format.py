@@ -10,8 +10,9 @@ import pytest
 
 from plannerd.errors import Reason
 from plannerd.invocations import state_format
+from plannerd.services.codec.configuration import InitLimits
 from tests.golden.states import first_action, resuming, state_of
-from tests.support.engine import refused
+from tests.support.engine import Server, refused
 from tests.support.state_mutations import (
     OPEN_MAPS,
     encoded,
@@ -286,7 +287,8 @@ async def test_no_state_keeps_the_server_busy() -> None:
     state = state_of(DOCUMENTS[name])
     state.position.revision, state.data = 60_000, encoded(data)
     assert len(state.data) < state_format.MAX_STATE_BYTES
+    generous = Server(init_limits=InitLimits(max_state_bytes=state_format.MAX_STATE_BYTES))
     started = time.process_time()
     with refused(Reason.INVALID_EXECUTION_STATE):
-        await resuming(DOCUMENTS[name]).init(state)
+        await resuming(DOCUMENTS[name]).at(generous).init(state)
     assert time.process_time() - started < 5
