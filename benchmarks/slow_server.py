@@ -39,12 +39,12 @@ class SlowModel:
 
 def make_models_slow() -> None:
     """From now on, whatever model this process makes takes its time."""
-    configured = plannerd.app._model
+    configured = plannerd.app.build_model
 
     def slow(name: str, chosen: ModelSettings) -> DecisionModel:
         return SlowModel(configured(name, chosen))
 
-    plannerd.app._model = slow
+    plannerd.app.build_model = slow
 
 
 if __name__ == "__main__":

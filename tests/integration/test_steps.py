@@ -55,7 +55,7 @@ async def running(monkeypatch: pytest.MonkeyPatch, *answers: object, **server: o
     """As above; the model gives these answers after its first one."""
     model = GatedModel(answering({"lookup": 3}, *answers, expert=3))  # type: ignore[arg-type]
     model.gate.set()
-    monkeypatch.setattr("plannerd.app._model", lambda path, chosen: model)
+    monkeypatch.setattr("plannerd.app.build_model", lambda path, chosen: model)
     settings = load(overrides={"server": {"port": 0, **server}})
     app = build(settings)
     try:

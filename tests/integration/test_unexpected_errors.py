@@ -34,7 +34,7 @@ class BrokenModel:
 
 @pytest.fixture
 def broken_model(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("plannerd.app._model", lambda path, chosen: BrokenModel())
+    monkeypatch.setattr("plannerd.app.build_model", lambda path, chosen: BrokenModel())
 
 
 def check(error: grpc.aio.AioRpcError, running: Serving) -> None:
