@@ -185,6 +185,7 @@ class RedisStore:
     ) -> bytes | None:
         """Write if `expected` is still there; the new version, None if it is not.
 
+        While another replica has the claim this waits: what that one is paying for would be worth nothing.
         Whatever goes wrong here, even a cancellation, may come after the write: what is remembered is not to be
         trusted any more.
         """
@@ -196,10 +197,14 @@ class RedisStore:
             milliseconds,
             how,
             b"%d" % len(fields),
+            self._claims.get(key, b""),
         )
         written = False
         try:
-            written = await self._run(PUT, key, *head, *flat, *(gone or ())) == 1
+            while (answer := await self._run(PUT, key, *head, *flat, *(gone or ()))) not in (0, 1):
+                wait = -answer / 1000 if isinstance(answer, int) else 0.0
+                await asyncio.sleep(min(wait, _POLL_SECONDS))
+            written = answer == 1
         finally:
             if written:
                 self._claims.pop(key, None)

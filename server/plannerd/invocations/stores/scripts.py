@@ -21,6 +21,8 @@ PUT: Final = """
 local version = redis.call('HGET', KEYS[1], 'v')
 if version == ARGV[2] then return 1 end
 if (version or '') ~= ARGV[1] then return 0 end
+local owner = redis.call('GET', KEYS[2])
+if owner and owner ~= ARGV[6] then return -math.max(1, redis.call('PTTL', KEYS[2])) end
 if ARGV[4] == 'end' then redis.call('DEL', KEYS[1]) end
 redis.call('HSET', KEYS[1], 'v', ARGV[2])
 if ARGV[4] == 'anew' then
@@ -28,16 +30,17 @@ if ARGV[4] == 'anew' then
     if field ~= 'v' then redis.call('HDEL', KEYS[1], field) end
   end
 end
-local first_gone = 6 + 2 * tonumber(ARGV[5])
-for i = 6, first_gone - 1, 2 do redis.call('HSET', KEYS[1], ARGV[i], ARGV[i + 1]) end
+local first_gone = 7 + 2 * tonumber(ARGV[5])
+for i = 7, first_gone - 1, 2 do redis.call('HSET', KEYS[1], ARGV[i], ARGV[i + 1]) end
 for i = first_gone, #ARGV do redis.call('HDEL', KEYS[1], ARGV[i]) end
 redis.call('PEXPIRE', KEYS[1], ARGV[3])
 redis.call('DEL', KEYS[2])
 return 1
 """
 """ARGV: the version that is expected (empty: nothing there), the new one, milliseconds to live, what becomes of the
-fields that are there (`change`, `anew` or `end`), how many fields follow, the fields with their values, the fields to
-remove. 1: written; 0: something else is there.
+fields that are there (`change`, `anew` or `end`), how many fields there are, whose claim the writer has (empty: none),
+the fields with their values, the fields to remove. 1: written; 0: something else is there; less: somebody else's claim
+is in the way, for so many milliseconds.
 
 A server without room refuses a script at its first command that needs some, and from the first write on refuses
 nothing. So HSET comes first; only an end frees room before."""
