@@ -12,7 +12,7 @@ PIP        := $(BIN)/python -m pip --disable-pip-version-check --no-input --quie
 
 MAKEFLAGS     += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint format generate lock conformance mutants bench serve clean
+.PHONY: help setup demo test lint format generate lock conformance mutants faults bench serve clean
 unexport PYTHONHOME PYTHONPATH PIP_TARGET PIP_PREFIX PIP_USER
 
 help: ## list these commands
@@ -41,6 +41,9 @@ conformance: $(READY) ## run the cases of the contract; TARGET=HOST:PORT runs th
 
 mutants: $(READY) ## break each rule of the planners on purpose and see that the cases notice
 	@$(BIN)/python scripts/mutants $(ARGS)
+
+faults: $(READY) ## kill servers and clients and break connections while 500 invocations run; ARGS=--help
+	@$(BIN)/python -m tests.faults $(ARGS)
 
 bench: $(READY) ## measure speed
 	@$(BIN)/python -m benchmarks $(ARGS)
