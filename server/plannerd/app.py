@@ -6,7 +6,7 @@ import asyncio
 import os
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.metadata import EntryPoint, entry_points, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,8 +21,11 @@ from plannerd.decisions.script import load_script
 from plannerd.decisions.sparrow import SparrowModel
 from plannerd.decisions.systemone import ApiKey, HostOptions, SystemOneModel
 from plannerd.invocations.commands import StepEvent
+from plannerd.invocations.content import Recorded
 from plannerd.invocations.definitions import Definitions
 from plannerd.invocations.engine import Engine, EngineLimits
+from plannerd.invocations.observed import Observed
+from plannerd.invocations.observer import UNOBSERVED, Observer
 from plannerd.invocations.scope import ScopeLimits
 from plannerd.invocations.state_format import FORMATS
 from plannerd.invocations.stores import MemoryBounds, MemoryStore, Store
@@ -38,7 +41,10 @@ from plannerd.settings.grpc import GrpcSettings, MetadataSettings
 from plannerd.settings.langchain import LangChainSettings
 from plannerd.settings.store import StoreSettings
 from plannerd.settings.systemone import SystemOneSettings
+from plannerd.telemetry.calls import Calls
 from plannerd.telemetry.logging import get_logger, printable
+from plannerd.telemetry.metrics import Meter
+from plannerd.telemetry.plan import Plan, TelemetryError, planned
 from plannerd.transport.catalogue import catalogue
 from plannerd.transport.handlers import Service
 from plannerd.transport.server import Server, run
@@ -46,6 +52,7 @@ from plannerd.wire.values import ValueLimits
 
 if TYPE_CHECKING:
     from plannerd.invocations.stores.connection import RedisTarget
+    from plannerd.telemetry.export.start import Telemetry
 
 
 class BuildError(Exception):
@@ -61,19 +68,42 @@ class App:
         models: the decision models; closed when the server has stopped.
         store: where invocations are kept; closed like the models.
         services: what it serves.
+        meter: what is measured.
+        plan: what the environment wants to be exported; None: nothing.
     """
 
     settings: Settings
     models: DecisionModels
     store: Store
     services: Sequence[Service]
+    meter: Meter = field(default_factory=Meter)
+    plan: Plan | None = None
 
     async def serve(self, announce: Callable[[tuple[str, ...]], None]) -> None:
-        """Serve until a signal stops it; see `plannerd.transport.server.run`."""
+        """Serve until a signal stops it; see `plannerd.transport.server.run`.
+
+        Raises:
+            BuildError: telemetry can't be exported as the environment says.
+        """
+        telemetry = self._telemetry()
+        calls = Calls(self.meter, telemetry.spans) if telemetry is not None else None
         try:
-            await run(Server(self.settings.server, self.services), announce)
+            await run(Server(self.settings.server, self.services, calls), announce)
         finally:
             await self.close()
+            if telemetry is not None:
+                await telemetry.close(self.settings.telemetry.flush_seconds)
+
+    def _telemetry(self) -> Telemetry | None:
+        if self.plan is None:
+            return None
+        # Loaded only where it is used: OpenTelemetry is large.
+        from plannerd.telemetry.export.start import start  # noqa: PLC0415
+
+        try:
+            return start(self.plan, self.meter, version("plannerd"))
+        except TelemetryError as error:
+            raise BuildError(str(error)) from error
 
     async def close(self) -> None:
         """Release what the parts hold."""
@@ -92,8 +122,11 @@ def build(settings: Settings) -> App:
         decisions.default,
     )
     state_format = _state_format(settings)
+    meter, plan = Meter(), _plan()
     definitions = Definitions(planners(), keep_source=settings.store.url is not None)
-    store = _store(settings, definitions)
+    store = _store(settings, definitions, meter)
+    observer: Observer = Observed(meter, _recorded(settings)) if plan is not None else UNOBSERVED
+    meter.open.follow(lambda: [((name,), count) for name, count in models.open.items()])
     engine_limits = EngineLimits(
         max_reply_bytes=server.max_reply_bytes,
         scope=ScopeLimits(limits.max_scope_bytes, limits.max_scope_keys),
@@ -111,6 +144,7 @@ def build(settings: Settings) -> App:
             definitions=definitions,
             observe=_log_warnings,
             state_format=state_format,
+            observer=observer,
         ),
         InitLimits(
             limits.max_agents, limits.max_parts, limits.max_cel_characters, limits.max_state_bytes, value_limits
@@ -123,8 +157,9 @@ def build(settings: Settings) -> App:
         models,
         decisions.timeout_seconds,
         limits=DecideLimits(limits.max_scope_keys, limits.max_questions, limits.max_parts, value_limits),
+        observer=observer,
     )
-    return App(settings, models, store, catalogue(planner_service, decision_service))
+    return App(settings, models, store, catalogue(planner_service, decision_service), meter, plan)
 
 
 def _state_format(settings: Settings) -> int | None:
@@ -142,7 +177,19 @@ def _state_format(settings: Settings) -> int | None:
     return version
 
 
-def _store(settings: Settings, definitions: Definitions) -> Store:
+def _plan() -> Plan | None:
+    try:
+        return planned(os.environ)
+    except TelemetryError as error:
+        raise BuildError(str(error)) from error
+
+
+def _recorded(settings: Settings) -> Recorded:
+    record = settings.telemetry.record
+    return Recorded(record.scope, record.inputs, record.outputs, record.goals, record.questions)
+
+
+def _store(settings: Settings, definitions: Definitions, meter: Meter) -> Store:
     limits, chosen = settings.limits, settings.store
     bounds = MemoryBounds(
         max_invocations=limits.max_invocations,
@@ -152,14 +199,19 @@ def _store(settings: Settings, definitions: Definitions) -> Store:
         max_per_identity=limits.max_invocations_per_identity,
     )
     if chosen.url is None:
-        return MemoryStore(bounds, time.monotonic)
+        memory = MemoryStore(bounds, time.monotonic)
+        _follow(meter, memory)
+        return memory
     # Loaded only where it is used: the client of Redis is large.
     from plannerd.invocations.stores.connection import RedisConnection  # noqa: PLC0415
+    from plannerd.invocations.stores.observed import ObservedConnection  # noqa: PLC0415
     from plannerd.invocations.stores.redis import RedisStore  # noqa: PLC0415
 
+    remembered = Entries(bounds, time.monotonic)
+    _follow(meter, remembered)
     return RedisStore(
-        RedisConnection(_redis_target(chosen)),
-        Entries(bounds, time.monotonic),
+        ObservedConnection(RedisConnection(_redis_target(chosen)), meter),
+        remembered,
         lambda source: definitions.define(read_configuration(source)),
         prefix=chosen.prefix,
         idle_seconds=limits.idle_seconds,
@@ -168,6 +220,11 @@ def _store(settings: Settings, definitions: Definitions) -> Store:
         state_format=settings.invocations.state_format_version,
         max_per_identity=limits.max_invocations_per_identity,
     )
+
+
+def _follow(meter: Meter, kept: MemoryStore | Entries) -> None:
+    meter.live.follow(lambda: [((), len(kept))])
+    meter.evicted.follow(lambda: [((), kept.evicted)])
 
 
 def _redis_target(chosen: StoreSettings) -> RedisTarget:

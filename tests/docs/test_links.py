@@ -9,6 +9,7 @@ from typing import Final
 import pytest
 
 from plannerd.settings import reference
+from plannerd.telemetry.names import Attribute
 from tests.docs.markdown import ROOT, Page, markdown_files, read, shown
 
 PAGES: Final = markdown_files()
@@ -20,6 +21,7 @@ _FOLDERS: Final = frozenset(
         "benchmarks",
         "clients",
         "demo",
+        "deploy",
         "docs",
         "examples",
         "helm",
@@ -110,9 +112,10 @@ def test_make_targets_exist(path: Path) -> None:
 
 @pytest.mark.parametrize("path", PAGES, ids=shown)
 def test_settings_exist(path: Path) -> None:
-    """Every `section.setting` in backticks is a setting of the server."""
+    """Every `section.setting` in backticks is a setting of the server, or an attribute that telemetry has."""
     known = {".".join(setting) for setting, _, _ in reference()}
     sections = {name.split(".")[0] for name in known}
+    known |= {attribute.value for attribute in Attribute}
     known |= {name.rsplit(".", count)[0] for name in known for count in range(1, name.count(".") + 1)}
     unknown = [
         f"line {line}: {span}"

@@ -63,6 +63,8 @@ def _serve(arguments: argparse.Namespace, *, build: Callable[[Settings], App] | 
         return wrong(error)
     try:
         asyncio.run(app.serve(_announce))
+    except BuildError as error:
+        return wrong(error)
     except ListenError as error:
         complain(error)
         return FAILED

@@ -38,6 +38,7 @@ class DecisionModels:
             raise ValueError(f"the default decision model '{default}' is none of those configured: {_list(models)}")
         self._models = {name: NamedModel(name, model) for name, model in models.items()}
         self._default = next(iter(models)) if default is None and len(models) == 1 else default
+        self._open = dict.fromkeys(models, 0)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -48,6 +49,11 @@ class DecisionModels:
     def default(self) -> str | None:
         """The name of the default model."""
         return self._default
+
+    @property
+    def open(self) -> Mapping[str, int]:
+        """How many requests each model was given and has not answered, by its name."""
+        return self._open
 
     def get(self, name: str | None = None) -> NamedModel:
         """The model of that name, the default for None.
@@ -81,7 +87,11 @@ class DecisionModels:
         """
         check_request(request)
         check_limits(request, named.model.limits, named.name)
-        response = await _decide(named, request, timeout)
+        self._open[named.name] += 1
+        try:
+            response = await _decide(named, request, timeout)
+        finally:
+            self._open[named.name] -= 1
         answers = check_answers(request.questions, response.answers)
         return replace(
             response,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import replace
 from typing import Final
 
 from plannerd.decisions.models import DecisionModels, NamedModel
@@ -13,6 +12,7 @@ from plannerd.decisions.splitting import split
 from plannerd.decisions.validation import check_request, contradictory_means
 from plannerd.errors import PlannerdError, Reason
 from plannerd.invocations.explanation import DecisionRecord, ExplainLevel
+from plannerd.invocations.observer import UNOBSERVED, DecisionObserver
 from plannerd.invocations.record import InvocationOptions
 from plannerd.planners.moves import Warn, WarningCode
 from plannerd.planners.planner import Answers, AskedAtMost
@@ -64,6 +64,7 @@ class Decider:
         claim: called before the first request, so that no other process decides the same at the same time.
         parts_at_once: how many parts of one decision are asked side by side.
         model: as it named itself in the step before; empty where there was none.
+        observer: hears of each request.
 
     Attributes:
         records: the requests that were answered, each part of a decision on its own.
@@ -82,6 +83,7 @@ class Decider:
         *,
         parts_at_once: int = 4,
         model: str = "",
+        observer: DecisionObserver = UNOBSERVED,
     ) -> None:
         self._models = models
         self._named = named
@@ -90,6 +92,8 @@ class Decider:
         self._clock = clock
         self._claim = claim
         self._at_once = parts_at_once
+        self._observer = observer
+        self._input_digest = b""
         self.records: list[DecisionRecord] = []
         self.warnings: list[Warn] = []
         self.model = model
@@ -108,6 +112,9 @@ class Decider:
             await self._claim()
             self._claim = None
         parts = split(request, self._named.model.limits.questions if self._options.split else None)
+        self._input_digest = b""
+        if self._options.explain is not ExplainLevel.NONE:
+            self._input_digest = digest([[field.name, field.value] for field in request.input])
         if len(parts) == 1:
             records = [await self._ask(self._named, request)]
         else:
@@ -115,9 +122,6 @@ class Decider:
             records = await self._side_by_side(self._named, parts)
         for record in records:
             self._note(record)
-        if self._options.explain is not ExplainLevel.NONE:
-            input_digest = digest([[field.name, field.value] for field in request.input])
-            records = [replace(record, input_digest=input_digest) for record in records]
         self.records.extend(records)
         return {name: answer for record in records for name, answer in record.response.answers.items()}
 
@@ -148,15 +152,23 @@ class Decider:
 
     async def _ask(self, named: NamedModel, request: DecisionRequest, part: int = 0, parts: int = 0) -> DecisionRecord:
         started = self._clock()
-        response = await self._models.ask(named, request, self._timeout)
+        try:
+            response = await self._models.ask(named, request, self._timeout)
+        except BaseException as error:
+            self._observer.unanswered(named, request, error, self._clock() - started, part, parts)
+            raise
         seconds = self._clock() - started
+        record = DecisionRecord(
+            named.name, named.model.provider, request, response, self._input_digest, seconds, part, parts
+        )
+        self._observer.answered(record)
         if self._options.strict and self._is_unexpected(response.model):
             raise PlannerdError(
                 Reason.DECISION_MODEL_UNEXPECTED,
                 self._unexpected(response.model),
                 metadata={"expected": self._options.expected_model, "resolved": response.model},
             )
-        return DecisionRecord(named.name, named.model.provider, request, response, b"", seconds, part, parts)
+        return record
 
     # ---- warnings ----------------------------------------------------------------------------------
 

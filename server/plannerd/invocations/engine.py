@@ -34,6 +34,7 @@ from plannerd.invocations.decider import Decider, check_fits
 from plannerd.invocations.definitions import Definitions
 from plannerd.invocations.explanation import ExplainLevel, Explanation
 from plannerd.invocations.locks import KeyedLocks
+from plannerd.invocations.observer import UNOBSERVED, Observer, StepCommand
 from plannerd.invocations.placing import check_beliefs, ended, live, owner_changed, place
 from plannerd.invocations.position import Position, Relation, relate
 from plannerd.invocations.record import InvocationOptions, Record, Reply, SuspendCalls, Tombstone
@@ -49,7 +50,6 @@ Encode: TypeAlias = Callable[[StepReply], bytes]
 """Turns a reply into the bytes that are sent, stored and repeated."""
 
 Stepped: TypeAlias = tuple[Record, Explanation, tuple[Warn, ...]]
-StepCommand: TypeAlias = FirstActionCommand | NextActionCommand
 Step: TypeAlias = Callable[[Record, Transition], Awaitable[Stepped]]
 
 _NOT_OWNER: Final = (Relation.FENCED, Relation.FORKED)
@@ -89,6 +89,7 @@ class Engine:
         new_branch: makes the random part of a position.
         observe: hears of every committed step.
         state_format: the version of the execution states that are written; default: the newest.
+        observer: hears of everything, for telemetry.
     """
 
     def __init__(
@@ -103,6 +104,7 @@ class Engine:
         new_branch: Callable[[], str] = lambda: secrets.token_hex(5),
         observe: Callable[[StepEvent], None] = lambda event: None,
         state_format: int | None = None,
+        observer: Observer = UNOBSERVED,
     ) -> None:
         self.limits = limits
         self._definitions = definitions or Definitions()
@@ -114,6 +116,7 @@ class Engine:
         self._new_branch = new_branch
         self._observe = observe
         self._state_format = state_format
+        self._observer = observer
         self._locks = KeyedLocks()
 
     # ---- requests ----------------------------------------------------------------------------------
@@ -136,6 +139,7 @@ class Engine:
             traceparent=command.traceparent,
         )
         record = resumed(fresh, command)
+        record = replace(record, traceparent=self._observer.begun(command, record.traceparent))
         if command.validate_only:
             return self._init_reply(record, started=False)
         key = (identity, command.invocation_id)
@@ -185,6 +189,7 @@ class Engine:
     async def execution_state(self, identity: str, invocation_id: str) -> bytes:
         """The last step, with its execution state."""
         record = live(await self._store.get((identity, invocation_id), fresh=True), invocation_id)
+        self._observer.found(record)
         if record.action is None:
             raise PlannerdError(
                 Reason.OUT_OF_ORDER, "This invocation has not begun: call FirstAction first, there is no step yet."
@@ -204,6 +209,8 @@ class Engine:
                 if kept is None:
                     return
                 existing = kept.content
+                if isinstance(existing, Record):
+                    self._observer.found(existing)
                 if command.base is not None and relate(command.base, existing.position) in _NOT_OWNER:
                     raise owner_changed(command.invocation_id, existing.position)
                 if isinstance(existing, Tombstone) or await self._store.end(key, Tombstone(existing.position), kept):
@@ -213,8 +220,12 @@ class Engine:
 
     async def _step(self, identity: str, command: StepCommand, digest: bytes, step: Step) -> bytes:
         key = (identity, command.invocation_id)
-        async with self._locks.hold(key):
-            encoded, reply = await self._made(key, command, digest, step)
+        try:
+            async with self._locks.hold(key):
+                encoded, reply = await self._made(key, command, digest, step)
+        except BaseException as error:
+            self._observer.failed(command, error)
+            raise
         if reply is not None:
             self._observe(StepEvent(identity, command.invocation_id, reply))
         return encoded
@@ -249,10 +260,14 @@ class Engine:
             The encoded reply, and the reply unless it is a repeated one; None where `kept` is not the latest.
         """
         record = live(kept, command.invocation_id)
+        self._observer.found(record)
         repeated = place(record, command.base, digest)
         if repeated is not None:
             latest = await self._store.get(key, fresh=True)
-            return (repeated, None) if latest is not None and latest.is_same(kept) else None
+            if latest is None or not latest.is_same(kept):
+                return None
+            self._observer.repeated(record)
+            return repeated, None
         if record.terminal:
             raise PlannerdError(
                 Reason.INVOCATION_FINISHED,
@@ -260,6 +275,7 @@ class Engine:
                 metadata={"invocation_id": command.invocation_id},
             )
         check_beliefs(record.definition, command.beliefs)
+        self._observer.stepping(record)
         started = self._clock()
         # That the model takes what the planner asks was checked when the record was made.
         named = self._models.get(record.options.model) if record.definition.planner.asks else None
@@ -276,6 +292,7 @@ class Engine:
                 claim,
                 parts_at_once=self.limits.parts_at_once,
                 model=record.model,
+                observer=self._observer,
             )
             transition = Transition(record, command.beliefs, decider.ask, self.limits.scope)
             after, explanation, warnings = await step(record, transition)
@@ -285,7 +302,10 @@ class Engine:
             encoded = self._fit(after, reply)
             if after.position != record.position:
                 after = replace(after, reply=Reply(encoded, command.base, digest))
-            return (encoded, reply) if await self._store.put(key, after, kept, reply.state) else None
+            if not await self._store.put(key, after, kept, reply.state):
+                return None
+            self._observer.stepped(command, record, reply)
+            return encoded, reply
 
     # ---- replies -----------------------------------------------------------------------------------
 

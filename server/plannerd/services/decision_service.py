@@ -10,6 +10,8 @@ from plannerd.decisions import hops
 from plannerd.decisions.models import DecisionModels
 from plannerd.decisions.wire import decode_request, encode_response
 from plannerd.errors import check_limit
+from plannerd.invocations.explanation import DecisionRecord
+from plannerd.invocations.observer import UNOBSERVED, DecisionObserver
 from plannerd.services.codec.replies import encode_duration
 from plannerd.services.context import CallContext
 from plannerd.wire.values import DEFAULT_LIMITS, ValueLimits
@@ -41,6 +43,7 @@ class DecisionModelService:
         timeout: seconds for one request to a model.
         clock: monotonic seconds.
         limits: what one request may bring.
+        observer: hears of each request.
     """
 
     def __init__(
@@ -49,11 +52,13 @@ class DecisionModelService:
         timeout: float,
         clock: Callable[[], float] = time.monotonic,
         limits: DecideLimits = DecideLimits(),
+        observer: DecisionObserver = UNOBSERVED,
     ) -> None:
         self._models = models
         self._timeout = timeout
         self._clock = clock
         self._limits = limits
+        self._observer = observer
 
     async def Decide(self, request: decision_pb2.DecideRequest, call: CallContext) -> decision_pb2.DecideResponse:
         """Answer questions about an input."""
@@ -66,7 +71,13 @@ class DecisionModelService:
         decision = decode_request(request, limits.values)
         named = self._models.get(request.model or None)
         started = self._clock()
-        response = await self._models.ask(named, decision, self._timeout)
+        try:
+            response = await self._models.ask(named, decision, self._timeout)
+        except BaseException as error:
+            self._observer.unanswered(named, decision, error, self._clock() - started, 0, 0)
+            raise
+        seconds = self._clock() - started
+        self._observer.answered(DecisionRecord(named.name, named.model.provider, decision, response, b"", seconds))
         reply = encode_response(decision, response)
-        reply.latency.CopyFrom(encode_duration(self._clock() - started))
+        reply.latency.CopyFrom(encode_duration(seconds))
         return reply

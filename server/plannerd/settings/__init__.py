@@ -31,6 +31,7 @@ from plannerd.settings.langchain import LangChainSettings
 from plannerd.settings.limits import LimitsSettings
 from plannerd.settings.store import StoreSettings
 from plannerd.settings.systemone import SystemOneSettings
+from plannerd.settings.telemetry import TelemetrySettings
 
 ENV_PREFIX: Final = "PLANNERD_"
 ModelName: TypeAlias = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$")]
@@ -215,6 +216,7 @@ class Settings(BaseSettings):
     store: StoreSettings = StoreSettings()
     decisions: DecisionsSettings = DecisionsSettings()
     log: LogSettings = LogSettings()
+    telemetry: TelemetrySettings = TelemetrySettings()
 
     @classmethod
     def settings_customise_sources(

@@ -19,6 +19,8 @@ from typing import Final, Literal, TextIO, TypeAlias
 import structlog
 from structlog.typing import EventDict, ExcInfo, FilteringBoundLogger, Processor, WrappedLogger
 
+from plannerd.telemetry.requests import Ids
+
 Level: TypeAlias = Literal["debug", "info", "warning", "error"]
 Format: TypeAlias = Literal["json", "console"]
 
@@ -101,6 +103,7 @@ class CallLog:
         invocation_id: str = "",
         correlation_id: str = "",
         stream: bool = False,
+        ids: Ids | None = None,
     ) -> None:
         """A call is over.
 
@@ -112,6 +115,7 @@ class CallLog:
             invocation_id: the invocation that it named. Written in part if it is longer than the contract allows.
             correlation_id: finds the line of `unexpected`.
             stream: it was one request of a stream.
+            ids: the trace that it belongs to, and its span there.
         """
         facts: dict[str, object] = {"method": method, "code": code}
         if reason:
@@ -123,6 +127,10 @@ class CallLog:
             facts["correlation_id"] = correlation_id
         if stream:
             facts["stream"] = True
+        if ids is not None:
+            facts["trace_id"] = ids.trace_id
+            if ids.span_id:
+                facts["span_id"] = ids.span_id
         self._write.get(code, self._usual)("call", **facts)
 
     def stream(self, method: str, code: str, duration: float, requests: int, *, invocation_id: str = "") -> None:

@@ -23,7 +23,9 @@ from plannerd.errors import PlannerdError, Reason
 from plannerd.services.context import CallContext
 from plannerd.services.failures import Failure, failure_of
 from plannerd.services.run import Answer
+from plannerd.telemetry.calls import Calls
 from plannerd.telemetry.logging import CallLog
+from plannerd.telemetry.requests import Ids, RequestTrace
 from plannerd.transport.status import status_of
 
 Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
@@ -38,13 +40,26 @@ class Passage:
         context: grpc's side of it.
 
     Attributes:
+        trace: what becomes of it in telemetry; None where it is off.
         invocation_id: the invocation that the request names, or the first of a stream, once it is known.
         answered: how many requests of a stream were answered.
         idle: it is a stream and waits for its client, so that its end is nobody's failure.
         interrupt: stops the wait for a stream's next request; set by who waits.
     """
 
-    __slots__ = ("_outer", "answered", "context", "idle", "interrupt", "invocation_id", "method", "started", "task")
+    __slots__ = (
+        "_metadata",
+        "_outer",
+        "answered",
+        "context",
+        "idle",
+        "interrupt",
+        "invocation_id",
+        "method",
+        "started",
+        "task",
+        "trace",
+    )
 
     def __init__(self, method: str, context: Context) -> None:
         self.method = method
@@ -56,6 +71,8 @@ class Passage:
         self.idle = False
         self.interrupt: Callable[[], None] | None = None
         self._outer: asyncio.Task[object] | None = None
+        self.trace: RequestTrace | None = None
+        self._metadata: dict[str, str] | None = None
 
     async def work(self, doing: Coroutine[Any, Any, T]) -> T:
         """Await what a service does, in a task of its own: who cancels grpc's is then grpc alone."""
@@ -70,12 +87,18 @@ class Passage:
 
     def facts(self) -> CallContext:
         """What the service is told."""
-        found = {key: value for key, value in self.context.invocation_metadata() or () if isinstance(value, str)}
         return CallContext(
             time_remaining=self.time_remaining,
-            traceparent=found.get("traceparent", ""),
-            hops=found.get(HOPS_HEADER, ""),
+            traceparent=self.metadata("traceparent"),
+            hops=self.metadata(HOPS_HEADER),
         )
+
+    def metadata(self, key: str) -> str:
+        """What its client sent under this key, as text; the last of several, empty where there is none."""
+        if self._metadata is None:
+            sent = self.context.invocation_metadata() or ()
+            self._metadata = {name: value for name, value in sent if isinstance(value, str)}
+        return self._metadata.get(key, "")
 
     def time_remaining(self) -> float | None:
         """Seconds until the deadline, 0 when it has passed; None without one."""
@@ -87,10 +110,12 @@ class Gate:
 
     Args:
         log: gets one line for each call.
+        calls: gets one measurement and perhaps a span; None: nobody wants them.
     """
 
-    def __init__(self, log: CallLog) -> None:
+    def __init__(self, log: CallLog, calls: Calls | None = None) -> None:
         self._log = log
+        self._calls = calls
         self._inside: set[Passage] = set()
         self._empty = asyncio.Event()
         self._empty.set()
@@ -110,6 +135,8 @@ class Gate:
     def enter(self, method: str, context: Context) -> Passage:
         """A call begins: the task that runs this is its own until `leave`."""
         passage = Passage(method, context)
+        if self._calls is not None:
+            passage.trace = self._calls.begin(passage.metadata("traceparent"), passage.metadata("tracestate"))
         self._inside.add(passage)
         self._empty.clear()
         return passage
@@ -130,31 +157,54 @@ class Gate:
             raise draining()
 
     def succeeded(self, passage: Passage) -> None:
-        """Log a call that went well."""
-        duration = time.perf_counter() - passage.started
-        self._log.call(passage.method, "OK", duration, invocation_id=passage.invocation_id)
+        """Tell of a call that went well."""
+        self._tell(passage.trace, passage.method, "OK", passage.started, passage.invocation_id)
 
     def ended(self, passage: Passage, code: str = "OK") -> None:
-        """Log a stream that ended while nothing was in work."""
+        """Tell of a stream that ended while nothing was in work."""
         duration = time.perf_counter() - passage.started
+        if self._calls is not None:
+            self._calls.end(
+                passage.trace,
+                passage.method,
+                code,
+                duration,
+                invocation_id=passage.invocation_id,
+                requests=passage.answered,
+            )
         self._log.stream(passage.method, code, duration, passage.answered, invocation_id=passage.invocation_id)
 
-    def answered(self, passage: Passage, answer: Answer, started: float) -> None:
-        """Log one request of a stream, as if it were a call of its own."""
+    def request(self, passage: Passage, traceparent: str) -> RequestTrace | None:
+        """A request of a stream begins, in the task that serves it.
+
+        Args:
+            passage: the stream.
+            traceparent: the trace context that the request has of its own.
+        """
+        if self._calls is None:
+            return None
+        if traceparent:
+            return self._calls.begin(traceparent)
+        return self._calls.begin(passage.metadata("traceparent"), passage.metadata("tracestate"))
+
+    def answered(self, passage: Passage, answer: Answer, started: float, trace: RequestTrace | None) -> None:
+        """Tell of one request of a stream, as if it were a call of its own."""
         passage.answered += 1
         passage.invocation_id = passage.invocation_id or answer.invocation_id
+        if trace is not None and passage.trace is not None and passage.trace.context is None and trace.invocation:
+            passage.trace.join(trace.invocation)
         method = f"{passage.method.rpartition('/')[0]}/{answer.method}"
-        duration = time.perf_counter() - started
         failure = answer.failure
         if failure is None:
-            self._log.call(method, "OK", duration, invocation_id=answer.invocation_id, stream=True)
+            self._tell(trace, method, "OK", started, answer.invocation_id, stream=True)
             return
-        self._log.call(
+        self._tell(
+            trace,
             method,
             failure.code.name,
-            duration,
+            started,
+            answer.invocation_id,
             reason=failure.reason.value,
-            invocation_id=answer.invocation_id,
             correlation_id=failure.correlation_id,
             stream=True,
         )
@@ -221,13 +271,43 @@ class Gate:
             self._log.unexpected(passage.method, failure.correlation_id, error)
 
     def _failed(self, passage: Passage, code: str, reason: str, correlation_id: str) -> None:
-        self._log.call(
+        self._tell(
+            passage.trace,
             passage.method,
             code,
-            time.perf_counter() - passage.started,
+            passage.started,
+            passage.invocation_id,
             reason=reason,
-            invocation_id=passage.invocation_id,
             correlation_id=correlation_id,
+        )
+
+    def _tell(
+        self,
+        trace: RequestTrace | None,
+        method: str,
+        code: str,
+        started: float,
+        invocation_id: str,
+        *,
+        reason: str = "",
+        correlation_id: str = "",
+        stream: bool = False,
+    ) -> None:
+        """A request is answered: its line in the log, and what telemetry wants."""
+        duration = time.perf_counter() - started
+        ids: Ids | None = None
+        if self._calls is not None:
+            self._calls.end(trace, method, code, duration, reason=reason, invocation_id=invocation_id, stream=stream)
+            ids = None if trace is None else trace.ids
+        self._log.call(
+            method,
+            code,
+            duration,
+            reason=reason,
+            invocation_id=invocation_id,
+            correlation_id=correlation_id,
+            stream=stream,
+            ids=ids,
         )
 
 

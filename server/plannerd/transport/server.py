@@ -14,6 +14,7 @@ import grpc.aio
 from grpc_reflection.v1alpha import reflection  # type: ignore[import-untyped]
 
 from plannerd.settings import ServerSettings
+from plannerd.telemetry.calls import Calls
 from plannerd.telemetry.logging import CallLog, get_logger
 from plannerd.transport.gate import Gate
 from plannerd.transport.handlers import Service, service_handler
@@ -36,13 +37,15 @@ class Server:
     Args:
         settings: where to listen and how to stop.
         services: what to serve, beside health and reflection.
+        calls: hears of every call, for telemetry.
     """
 
-    def __init__(self, settings: ServerSettings, services: Sequence[Service]) -> None:
+    def __init__(self, settings: ServerSettings, services: Sequence[Service], calls: Calls | None = None) -> None:
         self._settings = settings
         self._services = tuple(services)
         self._log = get_logger()
-        self._gate = Gate(CallLog(self._log))
+        self._calls = calls
+        self._gate = Gate(CallLog(self._log), calls)
         self._health = Health()
         self._server: grpc.aio.Server | None = None
         self._targets: tuple[str, ...] = ()
@@ -94,6 +97,8 @@ class Server:
         for address in addresses:
             self._port = _open(self._server, address.with_port(self._port))
         self._targets = tuple(address.with_port(self._port) for address in addresses)
+        if self._calls is not None:
+            self._calls.listening(settings.host, self._port)
         await self._server.start()
         await self._health.serving(names)
         if exposed:

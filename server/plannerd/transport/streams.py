@@ -18,6 +18,7 @@ import grpc.aio
 from plannerd.errors import PlannerdError, Reason
 from plannerd.services.context import CallContext
 from plannerd.services.run import Answer
+from plannerd.telemetry.requests import RequestTrace
 from plannerd.transport.gate import Context, Gate, Passage
 from plannerd.transport.messages import Codec
 
@@ -114,6 +115,7 @@ class _Stream:
         """Answer one request; whether it was the last."""
         request: Any = self._decode(raw)
         started = time.perf_counter()
+        trace = self._gate.request(self._passage, request.traceparent)
         self._working = True
         # If the step has not waited by the next turn of the loop, it is done and this never runs.
         reading_on = self._loop.call_soon(self._read_on)
@@ -122,13 +124,16 @@ class _Stream:
         finally:
             self._working = False
             reading_on.cancel()
-        await self._reply(answer, started)
+        await self._reply(answer, started, trace)
         return answer.last
 
-    async def _reply(self, answer: Answer, started: float) -> None:
-        async with self._writing:
-            await self._context.write(answer.reply)
-        self._gate.answered(self._passage, answer, started)
+    async def _reply(self, answer: Answer, started: float, trace: RequestTrace | None) -> None:
+        try:
+            async with self._writing:
+                await self._context.write(answer.reply)
+        finally:
+            # What was done is told, also if its client is gone before this has noticed that the reply left.
+            self._gate.answered(self._passage, answer, started, trace)
 
     async def _next(self) -> object:
         """The next request; _END after the last."""
@@ -162,7 +167,9 @@ class _Stream:
             if raw is _END or not self._working:
                 return raw
             started = time.perf_counter()
-            await self._reply(self._conversation.refuse(self._decode(cast("bytes", raw))), started)
+            request: Any = self._decode(cast("bytes", raw))
+            trace = self._gate.request(self._passage, request.traceparent)
+            await self._reply(self._conversation.refuse(request), started, trace)
 
     def _check_idle(self, seconds: float) -> None:
         now = self._loop.time()

@@ -18,8 +18,10 @@ from plannerd_client._options import RunOptions, prepare
 from plannerd_client._planners import Planner
 from plannerd_client._results import RunResult
 from plannerd_client._retries import RetryPolicy
+from plannerd_client._runner import Runner
 from plannerd_client._status import to_error
 from plannerd_client._stream import Choice, Streaming
+from plannerd_client._tracing import traced_run
 from plannerd_protos.planner.v1 import decision_pb2, decision_pb2_grpc, planner_pb2, planner_pb2_grpc
 
 if TYPE_CHECKING:
@@ -129,7 +131,11 @@ class AsyncClient:
             rpc_timeout=self._connection.timeout,
             max_reply_bytes=self._connection.max_reply_bytes,
         )
-        stub, traceparent = self._planner, options.get("traceparent", "")
+        with traced_run(runner, options.get("traceparent", "")) as traced:
+            return traced.done(await self._drive(runner, traced.traceparent))
+
+    async def _drive(self, runner: Runner, traceparent: str) -> RunResult:
+        stub = self._planner
 
         async def unary(method: str, request: Message, timeout: float | None) -> Message:
             return cast("Message", await self._call(getattr(stub, method), request, timeout, traceparent))

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from plannerd_client._agents import AnyAgent
 from plannerd_client._context import AgentContext, Suspend
@@ -29,6 +29,9 @@ from plannerd_client.errors import (
 from plannerd_protos.planner.v1 import planner_pb2, step_pb2
 
 _log: Final = logging.getLogger("plannerd_client")
+
+Traced: TypeAlias = Callable[[Callable[[], Any], AgentContext, bool], Callable[[], Any]]
+"""Puts a span around a call: of its function, its context, and whether the function is a coroutine's."""
 
 
 class Calls:
@@ -64,6 +67,7 @@ class Calls:
         self.late_failures: list[AgentFailed] = []
         self.suspensions: dict[str, Suspension] = {}
         self.answered: list[str] = []
+        self.traced: Traced | None = None
         self._agents = agents
         self._scope = scope
         self._invocation_id = invocation_id
@@ -174,6 +178,8 @@ class Calls:
         if call.agent.async_ and not call.reported:
             self._pend(call, "pending")
         function = call.agent.bind(values, call.context)
+        if self.traced is not None:
+            function = self.traced(function, call.context, call.agent.is_coroutine)
         yield Launch(call.token, call.agent, function, call.context)
 
     def _context(self, call: LiveCall) -> AgentContext:

@@ -15,10 +15,12 @@ from plannerd_client._options import RunOptions, prepare
 from plannerd_client._planners import Planner
 from plannerd_client._results import RunResult
 from plannerd_client._retries import RetryPolicy
+from plannerd_client._runner import Runner
 from plannerd_client._status import to_error
 from plannerd_client._stream import Choice, Streaming
 from plannerd_client._sync_driver import drive
 from plannerd_client._sync_stream import Requests, RunCall, StreamSender, Watchdog
+from plannerd_client._tracing import traced_run
 from plannerd_protos.planner.v1 import decision_pb2, decision_pb2_grpc, planner_pb2, planner_pb2_grpc
 
 R = TypeVar("R")
@@ -126,8 +128,10 @@ class Client:
             rpc_timeout=self._connection.timeout,
             max_reply_bytes=self._connection.max_reply_bytes,
         )
-        traceparent = options.get("traceparent", "")
+        with traced_run(runner, options.get("traceparent", "")) as traced:
+            return traced.done(self._drive(runner, traced.traceparent))
 
+    def _drive(self, runner: Runner, traceparent: str) -> RunResult:
         def unary(method: str, request: Message, timeout: float | None) -> Message:
             return cast("Message", self._call(getattr(self._planner, method), request, timeout, traceparent))
 

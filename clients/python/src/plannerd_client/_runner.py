@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NoReturn
 
-from plannerd_client._calls import Calls
+from plannerd_client._calls import Calls, Traced
 from plannerd_client._definition import Definition
 from plannerd_client._effects import Invoke, Program
 from plannerd_client._link import Environment, Link
@@ -90,6 +90,26 @@ class Runner:
         self._steps: list[Step] = []
         self._unanswered: _Unanswered | None = None
         self._ending: step_pb2.Step | None = None
+
+    @property
+    def invocation_id(self) -> str:
+        """The invocation."""
+        return self._settings.invocation_id
+
+    @property
+    def planner(self) -> str:
+        """The kind of planner."""
+        return self._definition.request.WhichOneof("planner") or ""
+
+    @property
+    def resumed(self) -> bytes | None:
+        """The data of the execution state that the run goes on from; None where it starts anew."""
+        resume = self._settings.resume
+        return None if resume is None else step_pb2.ExecutionState.FromString(resume.state).data
+
+    def trace_agents(self, traced: Traced) -> None:
+        """Have every call wrapped by `traced`."""
+        self._calls.traced = traced
 
     def run(self) -> Program[RunResult]:
         """Run until the planner is done, or somebody has to answer.

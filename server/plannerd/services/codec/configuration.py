@@ -23,6 +23,7 @@ from plannerd.planners.registry import PlannerOptions, PluginOptions
 from plannerd.planners.router import RouterOptions
 from plannerd.planners.scheduler import SchedulerOptions
 from plannerd.planners.system import Agent, Argument, OutputType, PlannerAgent
+from plannerd.telemetry.context import parse
 from plannerd.wire.values import DEFAULT_LIMITS, ValueLimits, ValueReader
 from plannerd_protos.planner.v1 import agent_pb2, planner_pb2, planners_pb2, step_pb2
 
@@ -94,7 +95,7 @@ def decode_init(request: planner_pb2.InitRequest, traceparent: str, limits: Init
 
     Args:
         request: from the wire.
-        traceparent: the caller's trace context.
+        traceparent: the caller's trace context; what is none is passed over.
         limits: what one Init may bring.
 
     Raises:
@@ -124,7 +125,7 @@ def decode_init(request: planner_pb2.InitRequest, traceparent: str, limits: Init
         planner_map=planner_map,
         take_over=request.take_over,
         validate_only=request.validate_only,
-        traceparent=traceparent,
+        traceparent=traceparent if parse(traceparent) is not None else "",
     )
 
 
