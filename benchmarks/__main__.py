@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 import sys
 
-from benchmarks import cancellations, client, invocations, step, store
+from benchmarks import cancellations, client, invocations, step, store, telemetry
 from benchmarks.quality import command as quality
 
-NAMES = ("step", "client", "store", "invocations", "cancellations")
+NAMES = ("step", "client", "store", "invocations", "cancellations", "telemetry")
 
 
 def main() -> int:
@@ -36,6 +36,8 @@ def main() -> int:
                 client.run(arguments.rounds, arguments.calls)
             case "store":
                 store.run(arguments.rounds, arguments.calls)
+            case "telemetry":
+                telemetry.run(arguments.rounds, arguments.calls)
             case "invocations":
                 invocations.run(arguments.live, arguments.rounds)
             case _:
