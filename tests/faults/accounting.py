@@ -226,13 +226,12 @@ class _Evidence:
         """When the call was broken, before its answer can have been committed."""
         if ask.committed is not None:
             return _NEVER
-        until = min(until, ask.over + _SLACK_SECONDS)
-        cut = [
-            *self._cut[ask.invocation],
-            *self._cut[ask.replica[:1]],
-            *(at for at, reason in self._gave_up[ask.invocation] if reason.endswith(_NOT_MADE)),
-        ]
-        found = min((at for at in cut if ask.since <= at <= until), default=_NEVER)
+        soon = min(until, ask.over + _SLACK_SECONDS)
+        cut = [at for at in (*self._cut[ask.invocation], *self._cut[ask.replica[:1]]) if at <= soon]
+        # A deadline that passes before the commit says so itself, however long a busy server took to get there.
+        late = min(until, ask.over + _PATIENCE_SECONDS)
+        cut += [at for at, reason in self._gave_up[ask.invocation] if reason.endswith(_NOT_MADE) and at <= late]
+        found = min((at for at in cut if ask.since <= at), default=_NEVER)
         if found == _NEVER and ask.hung_up is not None:
             # Nothing can have been committed; it is enough that its client noticed, for whatever reason.
             until = ask.hung_up + _PATIENCE_SECONDS

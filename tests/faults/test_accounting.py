@@ -91,7 +91,7 @@ def test_what_excuses_a_second_request(fate: str, events: list[Event]) -> None:
         [*ANSWERED, at(25.0, "worker-killed", invocations=["case-1"]), begins(26.0, "w0.3")],
         [*ANSWERED, at(11.0, "worker-killed", invocations=["case-2"])],
         [*ANSWERED, retry(10.6, "StatusCode.UNAVAILABLE")],  # the client lost the reply, which is no excuse
-        [*ANSWERED, retry(15.0, "DEADLINE_EXCEEDED")],
+        [*ANSWERED, retry(17.0, "DEADLINE_EXCEEDED")],
         [*ANSWERED, replied(10.6, 1), retry(10.6, "DEADLINE_EXCEEDED")],
         [*ANSWERED, at(5.0, "store-ends", forgets=False), at(6.0, "store-started")],
         [*ANSWERED, at(15.0, "cut", worker="w0.1")],  # long after it must have been committed

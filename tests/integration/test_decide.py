@@ -41,7 +41,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     limits = {"questions": 3, "options": 3, "levels": 3, "images": False}
     script.write_text(yaml.safe_dump({"rules": rules, "defaults": {"yes_no": 0.25}, "limits": limits}), "utf-8")
     models = {"script": {"provider": "fixed", "file": str(script)}, "small": {"provider": "sparrow"}}
-    limits = {"max_agents": 4, "max_scope_keys": 5}
+    limits = {"max_questions": 5, "max_scope_keys": 5}
     with running_server(config={"decisions": {"models": models, "default": "script"}, "limits": limits}) as running:
         yield running
 
@@ -123,7 +123,7 @@ def test_what_is_refused(
 
 
 @pytest.mark.parametrize(
-    ("questions", "fields", "limit"), [(6, 1, "max_agents"), (1, 6, "max_scope_keys"), (4, 1, "questions")]
+    ("questions", "fields", "limit"), [(6, 1, "max_questions"), (1, 6, "max_scope_keys"), (4, 1, "questions")]
 )
 def test_how_much_one_request_may_hold(server: ServerProcess, questions: int, fields: int, limit: str) -> None:
     """More questions or fields than the server or the model takes are refused with the limit."""

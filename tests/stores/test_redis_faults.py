@@ -22,7 +22,7 @@ from plannerd.invocations.stores.scripts import PUT
 from plannerd.services.codec.configuration import read_configuration
 from tests.support.builders import agent, output, scheduler
 from tests.support.engine import STORE_MAKER, Client, Clock, Server, refused
-from tests.support.models import answering, until
+from tests.support.models import GatedModel, answering, settle, until
 from tests.support.redis import RedisProcess, Stores, free_port, running_redis
 
 SYSTEM = scheduler(agent("lookup", "ticket", writes="facts"), agent("expert", "facts", writes="advice"))
@@ -45,13 +45,13 @@ async def own_stores(own: RedisProcess) -> AsyncIterator[Stores]:
     await stores.close()
 
 
-def replica(stores: Stores, *, timeout: float = 20.0, prefix: str = "") -> Server:
+def replica(stores: Stores, model: GatedModel | None = None, *, timeout: float = 20.0, prefix: str = "") -> Server:
     """A server with a store there."""
     token = STORE_MAKER.set(
         lambda bounds, clock, definitions: stores.make(bounds, clock, definitions, timeout=timeout, prefix=prefix)
     )
     try:
-        return Server(answering(lookup=3, expert=3))
+        return Server(model or answering(lookup=3, expert=3))
     finally:
         STORE_MAKER.reset(token)
 
@@ -126,6 +126,34 @@ async def test_a_client_that_hangs_up_during_the_commit_finds_one_step(own: Redi
     await client.next(report)
     assert client.position.revision == 2
     assert client.agents == {"expert": "outstanding"}
+
+
+@pytest.mark.parametrize("elsewhere", [False, True])
+async def test_a_decision_that_was_paid_for_is_kept_though_its_client_is_gone(
+    own: RedisProcess, own_stores: Stores, elsewhere: bool
+) -> None:
+    """When a client hangs up while a slow store takes a decision, the decision is committed, and not made again."""
+    prefix = uuid.uuid4().hex
+    model, other = GatedModel(answering(lookup=3)), GatedModel(answering(lookup=3))
+    client = replica(own_stores, model, prefix=prefix).client(SYSTEM)
+    await client.init()
+    there = client.at(replica(own_stores, other, prefix=prefix))
+    step = asyncio.create_task(client.first(TICKET))
+    await model.entered.wait()
+    own.send(signal.SIGSTOP)
+    model.gate.set()
+    await until(lambda: len(model.asked) == 1)
+    await settle()
+    step.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await step
+    again = there if elsewhere else client
+    repeated = asyncio.create_task(again.first(TICKET))
+    await asyncio.sleep(0.3)
+    own.send(signal.SIGCONT)
+    await repeated
+    assert again.agents == {"lookup": "outstanding"}
+    assert (len(model.asked), other.waiting, len(other.asked)) == (1, 0, 0)
 
 
 class Deaf(RedisConnection):

@@ -11,9 +11,9 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import secrets
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
-from typing import Final
+from typing import Any, Final
 
 from plannerd.errors import PlannerdError
 from plannerd.invocations.record import Definition, Record, Tombstone
@@ -77,6 +77,7 @@ class RedisStore:
         self._max_per_identity = max_per_identity
         self._claims: dict[Key, bytes] = {}  # those that no write has released yet
         self._releasing: set[asyncio.Task[None]] = set()
+        self._writing: dict[Key, asyncio.Task[Answer]] = {}  # writes under a claim
 
     async def get(self, key: Key, *, fresh: bool = False) -> Kept | None:
         """What is kept under `key`: as this process remembers it, or with `fresh` as it is now."""
@@ -138,7 +139,7 @@ class RedisStore:
 
     async def close(self) -> None:
         """Close the connection, once the last claims are released."""
-        await asyncio.gather(*self._releasing)
+        await asyncio.gather(*self._writing.values(), *self._releasing, return_exceptions=True)
         await self._connection.close()
 
     @asynccontextmanager
@@ -159,11 +160,13 @@ class RedisStore:
         finally:
             # Others need not wait until the claim of a step that failed is over. Nor does its client wait for this.
             if self._claims.pop(key, None) is not None:
-                releasing = asyncio.create_task(self._release(key, owner))
+                releasing = asyncio.create_task(self._release(key, owner, self._writing.get(key)))
                 self._releasing.add(releasing)
                 releasing.add_done_callback(self._releasing.discard)
 
-    async def _release(self, key: Key, owner: bytes) -> None:
+    async def _release(self, key: Key, owner: bytes, writing: asyncio.Task[Answer] | None) -> None:
+        if writing is not None:
+            await asyncio.wait([writing])
         with suppress(PlannerdError):
             await self._run(RELEASE, key, owner)
 
@@ -185,11 +188,12 @@ class RedisStore:
     ) -> bytes | None:
         """Write if `expected` is still there; the new version, None if it is not.
 
-        While another replica has the claim this waits: what that one is paying for would be worth nothing.
-        Whatever goes wrong here, even a cancellation, may come after the write: what is remembered is not to be
-        trusted any more.
+        While another replica has the claim this waits: what that one is paying for would be worth nothing. A
+        write under a claim is made even if its client is gone by now, since the decision is paid for. Whatever goes
+        wrong here, even a cancellation, may come after the write: what is remembered is not to be trusted any more.
         """
         version = secrets.token_bytes(_VERSION_BYTES)
+        claim = self._claims.get(key, b"")
         flat = [part for pair in fields.items() for part in pair]
         head = (
             expected.version if expected is not None else b"",
@@ -197,20 +201,37 @@ class RedisStore:
             milliseconds,
             how,
             b"%d" % len(fields),
-            self._claims.get(key, b""),
+            claim,
         )
+        writing = self._put(key, *head, *flat, *(gone or ()))
         written = False
         try:
-            while (answer := await self._run(PUT, key, *head, *flat, *(gone or ()))) not in (0, 1):
-                wait = -answer / 1000 if isinstance(answer, int) else 0.0
-                await asyncio.sleep(min(wait, _POLL_SECONDS))
-            written = answer == 1
+            written = await (self._in_any_case(key, writing) if claim else writing) == 1
         finally:
             if written:
                 self._claims.pop(key, None)
             else:
                 self._remembered.forget(key)
         return version if written else None
+
+    async def _put(self, key: Key, *arguments: bytes) -> Answer:
+        while (answer := await self._run(PUT, key, *arguments)) not in (0, 1):
+            wait = -answer / 1000 if isinstance(answer, int) else 0.0
+            await asyncio.sleep(min(wait, _POLL_SECONDS))
+        return answer
+
+    async def _in_any_case(self, key: Key, writing: Coroutine[Any, Any, Answer]) -> Answer:
+        """Its answer; it goes on where nobody waits for that any more."""
+        task = self._writing[key] = asyncio.create_task(writing)
+
+        def done(task: asyncio.Task[Answer]) -> None:
+            if self._writing.get(key) is task:
+                del self._writing[key]
+            if not task.cancelled():
+                task.exception()  # whoever still waits has it; nobody else needs it
+
+        task.add_done_callback(done)
+        return await asyncio.shield(task)
 
     async def _run(self, script: str, key: Key, *arguments: bytes) -> Answer:
         return await self._connection.run(script, self._names(key), arguments)
