@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import ssl
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -248,13 +249,23 @@ def _redis_target(chosen: StoreSettings) -> RedisTarget:
             username=chosen.username or "",
             password=password,
             tls=url.scheme in ("rediss", "valkeys"),
-            ca=_bytes(chosen.ca_file),
+            ca=_certificates(chosen.ca_file),
             cert=_bytes(chosen.cert_file),
             key=_bytes(chosen.key_file),
             timeout=chosen.timeout_seconds,
         )
     except (OSError, ValueError) as error:
         raise BuildError(f"store: {error}") from error
+
+
+def _certificates(file: Path | None) -> bytes | None:
+    if file is None:
+        return None
+    try:
+        ssl.create_default_context(cafile=file)
+    except ssl.SSLError:
+        raise ValueError(f"{file} holds no certificates in PEM") from None
+    return file.read_bytes()
 
 
 def _bytes(file: Path | None) -> bytes | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import signal
 import time
 import uuid
@@ -24,6 +25,7 @@ from tests.support.builders import agent, output, scheduler
 from tests.support.engine import STORE_MAKER, Client, Clock, Server, refused
 from tests.support.models import GatedModel, answering, settle, until
 from tests.support.redis import RedisProcess, Stores, free_port, running_redis
+from tests.support.servers import ROOT
 
 SYSTEM = scheduler(agent("lookup", "ticket", writes="facts"), agent("expert", "facts", writes="advice"))
 TICKET = {"ticket": "t1"}
@@ -238,6 +240,32 @@ async def test_a_user_is_let_in_by_name(binary: str) -> None:
         named = RedisConnection(RedisTarget("127.0.0.1", own.port, username="planner", password="secret"))
         assert await named.run(ECHO, [], [b"a"]) == b"a"
         await named.close()
+
+
+async def test_a_user_with_no_more_rights_than_the_docs_name(binary: str) -> None:
+    """The rights that docs/store.md names are enough for everything that is done."""
+    (line,) = re.findall(r"^ACL SETUSER plannerd .*$", (ROOT / "docs" / "store.md").read_text("utf-8"), re.MULTILINE)
+    with running_redis(binary=binary) as own:
+        rule = line.replace("PASSWORD", "secret").replace("PREFIX", "mine").split(" ")
+        assert own.command(*rule).startswith(b"+OK")
+        target = RedisTarget("127.0.0.1", own.port, database=1, username="plannerd", password="secret")
+        definitions = Definitions(keep_source=True)
+        store = RedisStore(
+            RedisConnection(target),
+            Entries(MemoryBounds(), time.monotonic),
+            lambda source: definitions.define(read_configuration(source)),
+            prefix="mine",
+            max_per_identity=5,
+        )
+        assert await store.admits(("me", "i1"))
+        token = STORE_MAKER.set(lambda *_: store)
+        client = await Server(answering(lookup=3, expert=3)).started(SYSTEM)
+        STORE_MAKER.reset(token)
+        await client.next(output(client.call("lookup"), "f1"))
+        await client.where()
+        await client.end()
+        assert own.command("ACL", "LOG") == b"*0\r\n"
+        await store.close()
 
 
 async def test_tls(tmp_path: Path, binary: str) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from plannerd.errors import Reason
+from plannerd.invocations.stores import MemoryBounds
 from plannerd.invocations.stores.redis import RedisStore
 from plannerd_protos.planner.v1 import planner_pb2
 from tests.support.builders import agent, output, scheduler, suspended
@@ -32,14 +33,14 @@ def prefix() -> str:
 def replica(stores: Stores, prefix: str) -> Replicas:
     """Makes replicas of one deployment."""
 
-    def make(model: GatedModel | None = None, claim_seconds: float = 5.0) -> Server:
+    def make(model: GatedModel | None = None, claim_seconds: float = 5.0, bounds: MemoryBounds | None = None) -> Server:
         token = STORE_MAKER.set(
             lambda bounds, clock, definitions: stores.make(
                 bounds, clock, definitions, prefix=prefix, claim_seconds=claim_seconds
             )
         )
         try:
-            return Server(model or answering(lookup=3, expert=3))
+            return Server(model or answering(lookup=3, expert=3), bounds=bounds)
         finally:
             STORE_MAKER.reset(token)
 
@@ -206,6 +207,19 @@ async def test_a_claim_lasts_as_long_as_the_decision(replica: Replicas) -> None:
     slow.gate.set()
     await asyncio.gather(first, second)
     assert here.reply == there.reply
+
+
+async def test_a_decision_may_take_longer_than_idle_invocations_are_kept(replica: Replicas) -> None:
+    """An invocation that is being decided about is not idle."""
+    slow = GatedModel(answering(lookup=3))
+    here = replica(slow, 5.0, MemoryBounds(idle_seconds=0.6)).client(SYSTEM)
+    await here.init()
+    step = asyncio.create_task(here.first(TICKET))
+    await slow.entered.wait()
+    await asyncio.sleep(2.0)
+    slow.gate.set()
+    await step
+    assert here.agents == {"lookup": "outstanding"}
 
 
 async def test_whoever_was_fenced_elsewhere_is_fenced_here(replica: Replicas) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import trustme
 from pydantic import ValidationError
 
 from plannerd.app import BuildError, build
@@ -72,11 +73,19 @@ def test_passwords_come_from_the_environment_or_a_file(
 
 def test_certificates_are_read_when_the_server_is_built(target: Any, tmp_path: Path) -> None:
     """The files of TLS are given by path and read at the start."""
-    for name in ("ca", "cert", "key"):
+    for name in ("cert", "key"):
         (tmp_path / name).write_text(name)
+    authority = trustme.CA().cert_pem
+    authority.write_to_path(tmp_path / "ca")
     files = {f"{name}_file": str(tmp_path / name) for name in ("ca", "cert", "key")}
     found = target(url="rediss://cache", **files)
-    assert (found.ca, found.cert, found.key) == (b"ca", b"cert", b"key")
+    assert (found.ca, found.cert, found.key) == (authority.bytes(), b"cert", b"key")
+
+
+def test_a_file_without_certificates_is_refused() -> None:
+    """What is to be trusted must be certificates, or the server does not start."""
+    with pytest.raises(BuildError, match="holds no certificates"):
+        build(Settings.model_validate({"store": {"url": "rediss://cache", "ca_file": __file__}}))
 
 
 @pytest.mark.parametrize(

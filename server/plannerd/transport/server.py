@@ -188,6 +188,9 @@ def channel_options(settings: ServerSettings) -> list[tuple[str, int]]:
         ("grpc.max_receive_message_length", 2 * bounds.request),
         ("grpc.max_send_message_length", bounds.reply),
         ("grpc.max_concurrent_streams", settings.max_connection_calls),
+        # Calls that grpc has and Python has not taken yet; from 1000 on it would drop some without a word.
+        ("grpc.server.max_pending_requests", settings.max_connection_calls),
+        ("grpc.server.max_pending_requests_hard_limit", 2 * settings.max_connection_calls),
         ("grpc.keepalive_time_ms", _milliseconds(keepalive.interval_seconds)),
         ("grpc.keepalive_timeout_ms", _milliseconds(keepalive.timeout_seconds)),
         # In grpc 1.85 this one, of 60 s by default, is what ends the wait for a keepalive ping as well.

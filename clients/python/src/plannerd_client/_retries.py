@@ -22,7 +22,7 @@ class RetryPolicy:
         jitter: the share of each wait that is left to chance, from 0 to 1.
     """
 
-    attempts: int = 10
+    attempts: int = 20
     total: float = 60.0
     first: float = 0.1
     longest: float = 5.0

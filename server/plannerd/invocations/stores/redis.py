@@ -171,10 +171,11 @@ class RedisStore:
             await self._run(RELEASE, key, owner)
 
     async def _renew(self, key: Key, owner: bytes, milliseconds: bytes) -> None:
+        pause = min(int(milliseconds), int(self._idle)) / 3000
         while True:
-            await asyncio.sleep(self._claim_seconds / 3)
+            await asyncio.sleep(pause)
             with suppress(PlannerdError):
-                await self._run(RENEW, key, owner, milliseconds)
+                await self._run(RENEW, key, owner, milliseconds, self._idle)
 
     async def _write(
         self,

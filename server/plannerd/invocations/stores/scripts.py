@@ -61,10 +61,13 @@ return 0
 """ARGV: the version that is expected, who claims, milliseconds. 0: claimed; -1: outdated; else milliseconds to wait."""
 
 RENEW: Final = """
-if redis.call('GET', KEYS[2]) == ARGV[1] then redis.call('PEXPIRE', KEYS[2], ARGV[2]) end
+if redis.call('GET', KEYS[2]) == ARGV[1] then
+  redis.call('PEXPIRE', KEYS[2], ARGV[2])
+  redis.call('PEXPIRE', KEYS[1], ARGV[3])
+end
 return 1
 """
-"""ARGV: who claimed, milliseconds."""
+"""ARGV: who claimed, milliseconds of the claim, and of the invocation, on which somebody works."""
 
 RELEASE: Final = """
 if redis.call('GET', KEYS[2]) == ARGV[1] then redis.call('DEL', KEYS[2]) end
