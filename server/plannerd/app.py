@@ -33,6 +33,8 @@ from plannerd.invocations.stores import MemoryBounds, MemoryStore, Store
 from plannerd.invocations.stores.entries import Entries
 from plannerd.planners.plugin import ENTRY_POINTS, PlannerPlugin
 from plannerd.planners.registry import Registry
+from plannerd.protection import protection_of
+from plannerd.security.files import FileError
 from plannerd.services.codec.configuration import InitLimits, read_configuration
 from plannerd.services.codec.replies import encode_step
 from plannerd.services.decision_service import DecideLimits, DecisionModelService
@@ -48,6 +50,7 @@ from plannerd.telemetry.metrics import Meter
 from plannerd.telemetry.plan import Plan, TelemetryError, planned
 from plannerd.transport.catalogue import catalogue
 from plannerd.transport.handlers import Service
+from plannerd.transport.protection import UNPROTECTED, Protection
 from plannerd.transport.server import Server, run
 from plannerd.wire.values import ValueLimits
 
@@ -71,6 +74,7 @@ class App:
         services: what it serves.
         meter: what is measured.
         plan: what the environment wants to be exported; None: nothing.
+        protection: TLS and who may call.
     """
 
     settings: Settings
@@ -79,6 +83,7 @@ class App:
     services: Sequence[Service]
     meter: Meter = field(default_factory=Meter)
     plan: Plan | None = None
+    protection: Protection = UNPROTECTED
 
     async def serve(self, announce: Callable[[tuple[str, ...]], None]) -> None:
         """Serve until a signal stops it; see `plannerd.transport.server.run`.
@@ -89,7 +94,7 @@ class App:
         telemetry = self._telemetry()
         calls = Calls(self.meter, telemetry.spans) if telemetry is not None else None
         try:
-            await run(Server(self.settings.server, self.services, calls), announce)
+            await run(Server(self.settings.server, self.services, calls, self.protection), announce)
         finally:
             await self.close()
             if telemetry is not None:
@@ -160,7 +165,11 @@ def build(settings: Settings) -> App:
         limits=DecideLimits(limits.max_scope_keys, limits.max_questions, limits.max_parts, value_limits),
         observer=observer,
     )
-    return App(settings, models, store, catalogue(planner_service, decision_service), meter, plan)
+    try:
+        protection = protection_of(settings)
+    except FileError as problem:
+        raise BuildError(str(problem)) from problem
+    return App(settings, models, store, catalogue(planner_service, decision_service), meter, plan, protection)
 
 
 def _state_format(settings: Settings) -> int | None:

@@ -62,7 +62,7 @@ async def test_reflection_beyond_loopback_must_be_asked_for(
 ) -> None:
     """Where other machines can reach the server, reflection is off unless it is switched on."""
     # As if the address were not loopback: what else there is differs from machine to machine.
-    monkeypatch.setattr(server_module, "check_exposure", lambda host, addresses, allow_insecure: True)
+    monkeypatch.setattr(server_module, "check_exposure", lambda host, addresses, tls, allow_insecure: True)
     async with serving(service(), reflection=setting) as running:
         pass
     [started] = running.events("serving")

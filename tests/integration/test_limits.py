@@ -347,7 +347,7 @@ def test_every_limit_is_in_this_module() -> None:
     """A new setting of the section limits needs its case here."""
     elsewhere = {
         "max_nesting", "max_invocations", "max_invocations_bytes", "max_invocations_per_identity", "idle_seconds",
-        "tombstone_seconds",
+        "tombstone_seconds", "max_calls_per_identity",
     }  # fmt: skip
     names = {path.partition(".")[2] for path, *_ in LIMITS.values() if path.startswith("limits.")}
     assert names | elsewhere == set(type(load().limits).model_fields)

@@ -130,10 +130,10 @@ async def test_a_client_that_sends_and_never_reads_holds_up_itself_alone() -> No
     refused: list[int] = []
 
     class Verbose(Talk):
-        def refuse(self, request: Any) -> Answer:
+        def refuse(self, request: Any, error: PlannerdError | None = None) -> Answer:
             refused.append(request.id)
-            error = planner_pb2.RunError(message="x" * 100_000)
-            return Answer(planner_pb2.RunResponse(error=error).SerializeToString(), "Talk", "")
+            long = planner_pb2.RunError(message="x" * 100_000)
+            return Answer(planner_pb2.RunResponse(error=long).SerializeToString(), "Talk", "")
 
     async with serving(service(Run=lambda call: Verbose(held.work))) as running, asyncio.timeout(HANGS):
         greedy, other = RunClient(running), RunClient(running)

@@ -42,11 +42,12 @@ class ServerFailedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ServerProcess:
-    """A server that was started here."""
+    """A server that was started here; `credentials` are those of a channel, where it speaks TLS."""
 
     process: subprocess.Popen[bytes]
     output: Path
     errors: Path
+    credentials: grpc.ChannelCredentials | None = None
 
     @property
     def targets(self) -> list[str]:
@@ -112,7 +113,11 @@ class ServerProcess:
             time.sleep(POLL_SECONDS)
         # A pool of its own: connections that others have to the same address are not shared.
         options = [("grpc.use_local_subchannel_pool", 1)]
-        with grpc.insecure_channel(self.target, options) as channel:
+        with (
+            grpc.insecure_channel(self.target, options)
+            if self.credentials is None
+            else grpc.secure_channel(self.target, self.credentials, options)
+        ) as channel:
             check = health_pb2_grpc.HealthStub(channel).Check
             while True:
                 self._still_starting(give_up)
@@ -138,6 +143,7 @@ def running_server(
     config: Mapping[str, Any] | None = None,
     environment: Mapping[str, str] | None = None,
     module: str = "plannerd",
+    credentials: grpc.ChannelCredentials | None = None,
 ) -> Iterator[ServerProcess]:
     """A server that serves; stopped at the end, unless it was before.
 
@@ -146,6 +152,7 @@ def running_server(
         config: settings, written to a file for `--config`.
         environment: variables beside those of this process, whose PLANNERD_* are left out.
         module: what to run, a module with the command line of plannerd.
+        credentials: of a channel to it, where it speaks TLS.
 
     Raises:
         ServerFailedError: it did not start, did not stop, or ended with an error.
@@ -163,7 +170,7 @@ def running_server(
             process = subprocess.Popen(
                 command, cwd=ROOT, env=_environment(environment), stdout=to_output, stderr=to_errors
             )
-        server = ServerProcess(process, output, errors)
+        server = ServerProcess(process, output, errors, credentials)
         try:
             server.wait_until_serving()
             yield server

@@ -22,6 +22,7 @@ import plannerd_protos.planner.v1 as contract
 from plannerd.settings import ServerSettings
 from plannerd.telemetry.logging import Level, configure
 from plannerd.transport.handlers import Service
+from plannerd.transport.protection import UNPROTECTED, Protection
 from plannerd.transport.server import Server
 from plannerd_protos.planner.v1 import planner_pb2, planner_pb2_grpc
 
@@ -85,15 +86,30 @@ class Serving:
 
 @asynccontextmanager
 async def serving(
-    *services: Service, error_messages: bool = False, log_level: Level = "info", **settings: Any
+    *services: Service,
+    error_messages: bool = False,
+    log_level: Level = "info",
+    protection: Protection = UNPROTECTED,
+    credentials: grpc.ChannelCredentials | None = None,
+    **settings: Any,
 ) -> AsyncIterator[Serving]:
-    """Serve `services` on a free port of 127.0.0.1, with `settings` of the section `server`."""
+    """Serve `services` on a free port of 127.0.0.1, with `settings` of the section `server`.
+
+    The channel uses TLS if `credentials` are given.
+    """
     with captured_log(error_messages=error_messages, level=log_level) as stream:
         async with (
-            Server(ServerSettings(**({"port": 0} | settings)), services) as server,
-            grpc.aio.insecure_channel(server.targets[0], _OWN_CONNECTION) as channel,
+            Server(ServerSettings(**({"port": 0} | settings)), services, protection=protection) as server,
+            open_channel(server.targets[0], credentials) as channel,
         ):
             yield Serving(server, channel, stream)
+
+
+def open_channel(target: str, credentials: grpc.ChannelCredentials | None = None) -> grpc.aio.Channel:
+    """A channel with a connection of its own."""
+    if credentials is None:
+        return grpc.aio.insecure_channel(target, _OWN_CONNECTION)
+    return grpc.aio.secure_channel(target, credentials, _OWN_CONNECTION)
 
 
 @contextmanager

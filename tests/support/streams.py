@@ -9,7 +9,10 @@ from typing import Any, TypeAlias
 
 import grpc.aio
 
+from plannerd.errors import PlannerdError
+from plannerd.services.codec.run import encode_error
 from plannerd.services.context import CallContext
+from plannerd.services.failures import failure_of
 from plannerd.services.run import Answer
 from plannerd_protos.planner.v1 import planner_pb2
 from tests.support.services import Serving
@@ -19,7 +22,7 @@ Work: TypeAlias = Callable[[Any], Awaitable[planner_pb2.RunResponse | bytes]]
 
 @dataclass(frozen=True, slots=True)
 class Talk:
-    """A conversation that answers by a function, and refuses with the id alone."""
+    """A conversation that answers by a function, and refuses with the id alone or with an error."""
 
     work: Work
     last: Callable[[Any], bool] = lambda request: False
@@ -29,7 +32,9 @@ class Talk:
         raw = reply if isinstance(reply, bytes) else reply.SerializeToString()
         return Answer(raw, "Talk", "", self.last(request))
 
-    def refuse(self, request: Any) -> Answer:
+    def refuse(self, request: Any, error: PlannerdError | None = None) -> Answer:
+        if error is not None:
+            return Answer(encode_error(request.id, failure_of(error, None)), "Talk", "")
         refused = planner_pb2.RunResponse(id=request.id, error=planner_pb2.RunError(message="refused"))
         return Answer(refused.SerializeToString(), "Talk", "")
 
@@ -56,8 +61,8 @@ async def until(condition: Callable[[], bool], seconds: float = 30.0) -> None:
 class RunClient:
     """A stream Run: requests get ids in turn, and what is inside an answer comes back."""
 
-    def __init__(self, running: Serving, timeout: float | None = None) -> None:
-        self.call = running.planner.Run(timeout=timeout)
+    def __init__(self, running: Serving, timeout: float | None = None, metadata: Any = ()) -> None:
+        self.call = running.planner.Run(timeout=timeout, metadata=metadata)
         self.ids = 0
 
     async def send(self, request: planner_pb2.RunRequest) -> int:

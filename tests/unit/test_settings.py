@@ -133,7 +133,7 @@ def test_wrong_files_are_refused(config: Path, written: str, line: str) -> None:
     [
         (
             "- server",
-            "must be a map of sections: server, limits, invocations, store, decisions, log, telemetry",
+            "must be a map of sections: server, auth, limits, invocations, store, decisions, log, telemetry",
         ),
         ("1: 2", "the top of the file must be a map"),
         ("server: {", "this is not YAML"),
@@ -185,12 +185,9 @@ def test_variables_of_unknown_sections_are_refused(monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("PLANNERD_SERVICE_PORT_GRPC", "50051")
     load()
     monkeypatch.setenv("PLANNERD_SEVER__PORT", "1")
-    assert problems() == [
-        (
-            "PLANNERD_SEVER__PORT: there is no section 'sever', "
-            "only server, limits, invocations, store, decisions, log, telemetry"
-        )
-    ]
+    [problem] = problems()
+    sections = "server, auth, limits, invocations, store, decisions, log, telemetry"
+    assert problem == f"PLANNERD_SEVER__PORT: there is no section 'sever', only {sections}"
 
 
 def test_variables_that_are_not_json_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,12 +16,14 @@ class CallContext:
 
     Attributes:
         identity: who calls; invocations are kept apart by it. Empty without authentication.
+        operator: whether they are an operator (the setting `auth.operators`).
         time_remaining: seconds until the call's deadline; None without one.
         traceparent: the caller's W3C trace context, or empty.
         hops: through how many servers a question came, as the caller says it; or empty.
     """
 
     identity: str = ""
+    operator: bool = False
     time_remaining: Callable[[], float | None] = _no_deadline
     traceparent: str = ""
     hops: str = ""

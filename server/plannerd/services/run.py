@@ -113,10 +113,10 @@ class RunConversation:
                 raise
             return _failed(request.id, kind, invocation_id, error, call.time_remaining())
 
-    def refuse(self, request: planner_pb2.RunRequest) -> Answer:
-        """The answer to a request that came while another one was in work (row 14)."""
+    def refuse(self, request: planner_pb2.RunRequest, error: PlannerdError | None = None) -> Answer:
+        """The answer to a request that is not looked at: by default because another one is in work (row 14)."""
         kind = request.WhichOneof("request")
-        error = PlannerdError(
+        error = error or PlannerdError(
             Reason.OUT_OF_ORDER,
             "Another request of this stream is not answered yet: send each one after the answer to the last.",
         )

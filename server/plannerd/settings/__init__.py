@@ -29,6 +29,7 @@ from plannerd.settings.base import MIB, Bytes, Count, File, Seconds, Section
 from plannerd.settings.grpc import GrpcSettings
 from plannerd.settings.langchain import LangChainSettings
 from plannerd.settings.limits import LimitsSettings
+from plannerd.settings.security import AuthSettings, TlsSettings
 from plannerd.settings.store import StoreSettings
 from plannerd.settings.systemone import SystemOneSettings
 from plannerd.settings.telemetry import TelemetrySettings
@@ -110,7 +111,16 @@ class ServerSettings(Section):
         description="On shutdown, how long calls under way may take to finish while new ones are refused with "
         "DRAINING. Then they are cut, with DRAINING too.",
     )
+    max_connections: Count = Field(
+        10_000, description="Connections that may be open. Beyond it new ones are closed before they say anything."
+    )
+    handshake_timeout_seconds: Seconds = Field(
+        20.0,
+        gt=0,
+        description="How long a new connection may take until TLS and HTTP/2 are agreed on; then it is closed.",
+    )
     keepalive: KeepaliveSettings = KeepaliveSettings()
+    tls: TlsSettings = TlsSettings()
 
 
 class InvocationsSettings(Section):
@@ -211,12 +221,19 @@ class Settings(BaseSettings):
     )
 
     server: ServerSettings = ServerSettings()
+    auth: AuthSettings = AuthSettings()
     limits: LimitsSettings = LimitsSettings()
     invocations: InvocationsSettings = InvocationsSettings()
     store: StoreSettings = StoreSettings()
     decisions: DecisionsSettings = DecisionsSettings()
     log: LogSettings = LogSettings()
     telemetry: TelemetrySettings = TelemetrySettings()
+
+    @model_validator(mode="after")
+    def _certificates_are_asked_for(self) -> Settings:
+        if self.auth.client_certificate is not None and self.server.tls.client_ca_file is None:
+            raise ValueError("auth.client_certificate needs server.tls.client_ca_file")
+        return self
 
     @classmethod
     def settings_customise_sources(
@@ -362,7 +379,10 @@ def _problem(location: tuple[int | str, ...], message: str, config: Path | None,
         path = path[:3] + path[4:]  # pydantic names the kind of model as if it were part of the path
     if message == "Extra inputs are not permitted":
         message = "there is no such setting"
-    return f"{'.'.join(path)}: {message.removeprefix('Value error, ')} ({_origin(path, config, overrides)})"
+    message = message.removeprefix("Value error, ")
+    if not path:
+        return message  # it is about several sections and names them
+    return f"{'.'.join(path)}: {message} ({_origin(path, config, overrides)})"
 
 
 def _origin(path: tuple[str, ...], config: Path | None, overrides: Mapping[str, Any]) -> str:

@@ -13,6 +13,11 @@ from plannerd.values import MAX_NESTING
 class LimitsSettings(Section):
     """How much one invocation, and all of them together, may take."""
 
+    max_calls_per_identity: Count = Field(
+        5000,
+        description="Calls that one identity may have under way, streams among them, of all its connections together. "
+        "Beyond it they are refused with LIMIT_EXCEEDED. Counts only where clients have identities (auth).",
+    )
     max_agents: Annotated[int, Field(ge=1, le=10_000)] = Field(200, description="Agents of one invocation.")
     max_questions: Count = Field(
         201,

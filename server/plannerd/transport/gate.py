@@ -20,12 +20,14 @@ import grpc.aio
 
 from plannerd.decisions.hops import HEADER as HOPS_HEADER
 from plannerd.errors import PlannerdError, Reason
+from plannerd.security.identity import NOBODY
 from plannerd.services.context import CallContext
 from plannerd.services.failures import Failure, failure_of
 from plannerd.services.run import Answer
 from plannerd.telemetry.calls import Calls
 from plannerd.telemetry.logging import CallLog
 from plannerd.telemetry.requests import Ids, RequestTrace
+from plannerd.transport.admission import OPEN, Admission, Entrant
 from plannerd.transport.status import status_of
 
 Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
@@ -40,6 +42,7 @@ class Passage:
         context: grpc's side of it.
 
     Attributes:
+        entrant: who calls, once they were let in.
         trace: what becomes of it in telemetry; None where it is off.
         invocation_id: the invocation that the request names, or the first of a stream, once it is known.
         answered: how many requests of a stream were answered.
@@ -52,6 +55,7 @@ class Passage:
         "_outer",
         "answered",
         "context",
+        "entrant",
         "idle",
         "interrupt",
         "invocation_id",
@@ -66,6 +70,7 @@ class Passage:
         self.context = context
         self.started = time.perf_counter()
         self.task = cast("asyncio.Task[object]", asyncio.current_task())
+        self.entrant: Entrant | None = None
         self.invocation_id = ""
         self.answered = 0
         self.idle = False
@@ -87,7 +92,10 @@ class Passage:
 
     def facts(self) -> CallContext:
         """What the service is told."""
+        caller = NOBODY if self.entrant is None else self.entrant.caller
         return CallContext(
+            identity=caller.identity,
+            operator=caller.operator,
             time_remaining=self.time_remaining,
             traceparent=self.metadata("traceparent"),
             hops=self.metadata(HOPS_HEADER),
@@ -111,11 +119,13 @@ class Gate:
     Args:
         log: gets one line for each call.
         calls: gets one measurement and perhaps a span; None: nobody wants them.
+        admission: who may call.
     """
 
-    def __init__(self, log: CallLog, calls: Calls | None = None) -> None:
+    def __init__(self, log: CallLog, calls: Calls | None = None, admission: Admission = OPEN) -> None:
         self._log = log
         self._calls = calls
+        self._admission = admission
         self._inside: set[Passage] = set()
         self._empty = asyncio.Event()
         self._empty.set()
@@ -144,8 +154,24 @@ class Gate:
     def leave(self, passage: Passage) -> None:
         """The call is answered."""
         self._inside.discard(passage)
+        if passage.entrant is not None:
+            self._admission.leave(passage.entrant)
         if not self._inside:
             self._empty.set()
+
+    def admit(self, passage: Passage) -> None:
+        """Let a call in, or not.
+
+        Raises:
+            PlannerdError: DRAINING, UNAUTHENTICATED, or LIMIT_EXCEEDED if who calls has too many calls under way.
+        """
+        self.check_open()
+        passage.entrant = self._admission.enter(passage.context)
+
+    def refusal(self, passage: Passage) -> PlannerdError | None:
+        """Why the next request of a stream is refused: who opened it is not who they were, by now."""
+        entrant = passage.entrant
+        return None if entrant is None else self._admission.refusal(entrant)
 
     def check_open(self) -> None:
         """Let a request in, or not.

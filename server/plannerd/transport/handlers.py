@@ -78,7 +78,7 @@ def _unary(codec: Codec, behave: Unary, gate: Gate) -> Callable[[bytes, Context]
     async def handle(raw: bytes, context: Context) -> bytes:
         passage = gate.enter(codec.path, context)
         try:
-            gate.check_open()
+            gate.admit(passage)
             request: Any = codec.decode(raw)
             if codec.has_id:
                 passage.invocation_id = request.invocation_id

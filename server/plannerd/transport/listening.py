@@ -71,17 +71,18 @@ async def resolve(host: str) -> tuple[Address, ...]:
     return tuple(Address(ipaddress.ip_address(text)) for text in dict.fromkeys(str(entry[4][0]) for entry in found))
 
 
-def check_exposure(host: str, addresses: Sequence[Address], allow_insecure: bool) -> bool:
-    """Whether `addresses` reach beyond this machine; then only if the operator wants that without TLS.
+def check_exposure(host: str, addresses: Sequence[Address], *, tls: bool, allow_insecure: bool) -> bool:
+    """Whether `addresses` reach beyond this machine; then only with TLS, or if the operator wants that without.
 
     Raises:
         ListenError: the operator does not.
     """
     exposed = not all(address.is_loopback for address in addresses)
-    if exposed and not allow_insecure:
+    if exposed and not tls and not allow_insecure:
         raise ListenError(
             f"server.host: '{host}' can be reached from other machines, and there is no TLS to protect it. Listen on "
-            "127.0.0.1, or set server.allow_insecure if whoever can reach the port may use the server"
+            "127.0.0.1, give server.tls.cert_file and key_file, or set server.allow_insecure if whoever can reach the "
+            "port may use the server"
         )
     return exposed
 

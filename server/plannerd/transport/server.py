@@ -7,12 +7,13 @@ import signal
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 import grpc
 import grpc.aio
 from grpc_reflection.v1alpha import reflection  # type: ignore[import-untyped]
 
+from plannerd.security.files import WatchedFiles, keep_looking
 from plannerd.settings import ServerSettings
 from plannerd.telemetry.calls import Calls
 from plannerd.telemetry.logging import CallLog, get_logger
@@ -22,8 +23,13 @@ from plannerd.transport.health import SERVICE_NAME as HEALTH_SERVICE
 from plannerd.transport.health import Health
 from plannerd.transport.listening import ListenError, check_exposure, resolve, usable
 from plannerd.transport.messages import MessageBounds
+from plannerd.transport.protection import UNPROTECTED, Protection
 from plannerd.transport.quiet import quieten_grpc
 from plannerd.transport.streams import StreamBounds
+from plannerd.transport.tls import server_credentials
+
+if TYPE_CHECKING:
+    from plannerd.security.certificates import ServerCertificate
 
 # Seconds that calls which were cut have to notice, and that replies on their way have to leave.
 _CUT_SECONDS: Final = 2.0
@@ -38,18 +44,27 @@ class Server:
         settings: where to listen and how to stop.
         services: what to serve, beside health and reflection.
         calls: hears of every call, for telemetry.
+        protection: TLS, who may call, and the files that both come from.
     """
 
-    def __init__(self, settings: ServerSettings, services: Sequence[Service], calls: Calls | None = None) -> None:
+    def __init__(
+        self,
+        settings: ServerSettings,
+        services: Sequence[Service],
+        calls: Calls | None = None,
+        protection: Protection = UNPROTECTED,
+    ) -> None:
         self._settings = settings
+        self._protection = protection
         self._services = tuple(services)
         self._log = get_logger()
         self._calls = calls
-        self._gate = Gate(CallLog(self._log), calls)
+        self._gate = Gate(CallLog(self._log), calls, protection.admission)
         self._health = Health()
         self._server: grpc.aio.Server | None = None
         self._targets: tuple[str, ...] = ()
         self._port = 0
+        self._looking: list[asyncio.Task[None]] = []
         self._stopping = False
         self._stopped = asyncio.Event()
 
@@ -76,7 +91,10 @@ class Server:
         """
         settings = self._settings
         addresses = await resolve(settings.host)
-        exposed = check_exposure(settings.host, addresses, settings.allow_insecure)
+        certificate = self._protection.certificate
+        exposed = check_exposure(
+            settings.host, addresses, tls=certificate is not None, allow_insecure=settings.allow_insecure
+        )
         addresses = usable(settings.host, addresses, settings.port, settings.reuse_port)
 
         quieten_grpc()
@@ -95,15 +113,27 @@ class Server:
 
         self._port = settings.port
         for address in addresses:
-            self._port = _open(self._server, address.with_port(self._port))
+            self._port = _open(self._server, address.with_port(self._port), certificate)
         self._targets = tuple(address.with_port(self._port) for address in addresses)
         if self._calls is not None:
             self._calls.listening(settings.host, self._port)
         await self._server.start()
         await self._health.serving(names)
-        if exposed:
+        self._looking = [
+            asyncio.create_task(keep_looking(every, watched)) for every, watched in self._protection.watched
+        ]
+        if exposed and certificate is None:
             self._log.warning("insecure", detail="other machines can reach this server, and nothing is encrypted")
-        self._log.info("serving", targets=self._targets, port=self._port, services=names, reflection=reflect)
+        if exposed and not self._protection.checks_callers:
+            self._log.warning("open", detail="other machines can reach this server, and nobody is asked who they are")
+        self._log.info(
+            "serving",
+            targets=self._targets,
+            port=self._port,
+            services=names,
+            reflection=reflect,
+            tls=certificate is not None,
+        )
 
     async def stop(self, hurry: asyncio.Event | None = None) -> None:
         """Stop: health first, then new calls are refused, then those under way end or are cut.
@@ -129,6 +159,9 @@ class Server:
             cut = self._gate.cut()
             await _first_of(_CUT_SECONDS, self._gate.empty())
             self._health.close()
+            for task in self._looking:
+                task.cancel()
+            await asyncio.gather(*self._looking, return_exceptions=True)
             await self._server.stop(_FLUSH_SECONDS)
             self._log.info("stopped", calls_cut=cut)
         finally:
@@ -191,6 +224,8 @@ def channel_options(settings: ServerSettings) -> list[tuple[str, int]]:
         # Calls that grpc has and Python has not taken yet; from 1000 on it would drop some without a word.
         ("grpc.server.max_pending_requests", settings.max_connection_calls),
         ("grpc.server.max_pending_requests_hard_limit", 2 * settings.max_connection_calls),
+        ("grpc.max_allowed_incoming_connections", settings.max_connections),
+        ("grpc.server_handshake_timeout_ms", _milliseconds(settings.handshake_timeout_seconds)),
         ("grpc.keepalive_time_ms", _milliseconds(keepalive.interval_seconds)),
         ("grpc.keepalive_timeout_ms", _milliseconds(keepalive.timeout_seconds)),
         # In grpc 1.85 this one, of 60 s by default, is what ends the wait for a keepalive ping as well.
@@ -204,9 +239,11 @@ def _milliseconds(seconds: float) -> int:
     return min(round(seconds * 1000), 2**31 - 1)
 
 
-def _open(server: grpc.aio.Server, target: str) -> int:
-    """Listen on `target`; the port. TLS will be a matter of add_secure_port here."""
+def _open(server: grpc.aio.Server, target: str, certificate: WatchedFiles[ServerCertificate] | None) -> int:
+    """Listen on `target`; the port."""
     try:
+        if certificate is not None:
+            return server.add_secure_port(target, server_credentials(certificate))
         return server.add_insecure_port(target)
     except RuntimeError:
         raise ListenError(f"can't listen on {target}") from None

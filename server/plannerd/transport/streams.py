@@ -31,8 +31,13 @@ class Conversation(Protocol):
     def answer(self, request: Any) -> Awaitable[Answer]:
         """Do what a request asks for. Only a cancellation is raised; everything else is answered."""
 
-    def refuse(self, request: Any) -> Answer:
-        """The answer to a request that came before another one was answered."""
+    def refuse(self, request: Any, error: PlannerdError | None = None) -> Answer:
+        """The answer to a request that is not even looked at.
+
+        Args:
+            request: what was asked.
+            error: why, and the stream ends with it; None: it came before another one was answered.
+        """
 
 
 Streaming: TypeAlias = Callable[[CallContext], Conversation]
@@ -64,7 +69,7 @@ def streaming(
     async def handle(_: object, context: Context) -> None:
         passage = gate.enter(codec.path, context)
         try:
-            gate.check_open()
+            gate.admit(passage)
             if len(open_streams) >= bounds.streams:
                 raise _too_many(bounds.streams)
             open_streams.add(passage)
@@ -116,6 +121,10 @@ class _Stream:
         request: Any = self._decode(raw)
         started = time.perf_counter()
         trace = self._gate.request(self._passage, request.traceparent)
+        refusal = self._gate.refusal(self._passage)
+        if refusal is not None:
+            await self._reply(self._conversation.refuse(request, refusal), started, trace)
+            return True
         self._working = True
         # If the step has not waited by the next turn of the loop, it is done and this never runs.
         reading_on = self._loop.call_soon(self._read_on)

@@ -61,17 +61,18 @@ async def test_unknown_names_are_refused(host: str) -> None:
 async def test_exposure_must_be_asked_for(host: str, exposed: bool) -> None:
     """What other machines can reach is refused without TLS unless the operator insists; loopback never is."""
     addresses = await resolve(host)
-    assert check_exposure(host, addresses, allow_insecure=True) is exposed
+    assert check_exposure(host, addresses, tls=False, allow_insecure=True) is exposed
+    assert check_exposure(host, addresses, tls=True, allow_insecure=False) is exposed
     if exposed:
         with pytest.raises(ListenError, match=r"server\.allow_insecure"):
-            check_exposure(host, addresses, allow_insecure=False)
+            check_exposure(host, addresses, tls=False, allow_insecure=False)
     else:
-        assert check_exposure(host, addresses, allow_insecure=False) is False
+        assert check_exposure(host, addresses, tls=False, allow_insecure=False) is False
 
 
 def test_one_exposed_address_is_enough() -> None:
     """A name of which one address can be reached from elsewhere counts as exposed."""
-    assert check_exposure("name", [LOOPBACK, Address(ip_address("10.0.0.1"))], allow_insecure=True)
+    assert check_exposure("name", [LOOPBACK, Address(ip_address("10.0.0.1"))], tls=False, allow_insecure=True)
 
 
 def test_a_taken_port_is_refused(taken: int) -> None:
@@ -127,6 +128,8 @@ def test_options_follow_the_settings() -> None:
                 max_request_bytes=10_000,
                 max_reply_bytes=20_000,
                 max_connection_calls=77,
+                max_connections=88,
+                handshake_timeout_seconds=2.5,
                 keepalive=KeepaliveSettings(
                     interval_seconds=1.5, timeout_seconds=1_000_000, min_client_interval_seconds=0
                 ),
@@ -138,6 +141,10 @@ def test_options_follow_the_settings() -> None:
         "grpc.max_receive_message_length": 2 * (10_000 + ENVELOPE_BYTES),
         "grpc.max_send_message_length": 20_000 + ENVELOPE_BYTES,
         "grpc.max_concurrent_streams": 77,
+        "grpc.server.max_pending_requests": 77,
+        "grpc.server.max_pending_requests_hard_limit": 154,
+        "grpc.max_allowed_incoming_connections": 88,
+        "grpc.server_handshake_timeout_ms": 2500,
         "grpc.keepalive_time_ms": 1500,
         "grpc.keepalive_timeout_ms": 1_000_000_000,
         "grpc.http2.ping_timeout_ms": 1_000_000_000,

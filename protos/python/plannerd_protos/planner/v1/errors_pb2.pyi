@@ -112,7 +112,10 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     ERROR_REASON_DRAINING: _ErrorReason.ValueType  # 38
     """UNAVAILABLE. The server is shutting down; another replica answers."""
     ERROR_REASON_UNAUTHENTICATED: _ErrorReason.ValueType  # 39
-    """UNAUTHENTICATED. No valid identity."""
+    """UNAUTHENTICATED. No valid identity: the token or the certificate is missing, wrong or has expired. The
+    metadata problem says which. Every RPC may fail with it. A stream whose token has expired meanwhile answers
+    the next request with it, and ends.
+    """
     ERROR_REASON_NOT_IMPLEMENTED: _ErrorReason.ValueType  # 40
     """UNIMPLEMENTED. This version can't do it yet."""
     ERROR_REASON_SWITCHED_OFF: _ErrorReason.ValueType  # 41
@@ -229,7 +232,10 @@ ERROR_REASON_STORE_UNAVAILABLE: ErrorReason.ValueType  # 37
 ERROR_REASON_DRAINING: ErrorReason.ValueType  # 38
 """UNAVAILABLE. The server is shutting down; another replica answers."""
 ERROR_REASON_UNAUTHENTICATED: ErrorReason.ValueType  # 39
-"""UNAUTHENTICATED. No valid identity."""
+"""UNAUTHENTICATED. No valid identity: the token or the certificate is missing, wrong or has expired. The
+metadata problem says which. Every RPC may fail with it. A stream whose token has expired meanwhile answers
+the next request with it, and ends.
+"""
 ERROR_REASON_NOT_IMPLEMENTED: ErrorReason.ValueType  # 40
 """UNIMPLEMENTED. This version can't do it yet."""
 ERROR_REASON_SWITCHED_OFF: ErrorReason.ValueType  # 41

@@ -31,7 +31,7 @@ class PlannerServiceStub:
     runs what it is told, and reports each result to get the next action.
 
     Any RPC may also fail with UNAUTHENTICATED UNAUTHENTICATED, RESOURCE_EXHAUSTED LIMIT_EXCEEDED (message
-    size) or STORE_FULL, UNAVAILABLE DRAINING or STORE_UNAVAILABLE, DEADLINE_EXCEEDED, CANCELLED and INTERNAL
+    size, calls under way of one identity) or STORE_FULL, UNAVAILABLE DRAINING or STORE_UNAVAILABLE, DEADLINE_EXCEEDED, CANCELLED and INTERNAL
     INTERNAL. A request that failed changed nothing and may be sent again.
     """
 
@@ -93,7 +93,8 @@ class PlannerServiceStub:
     Cancelling it cancels the step in work, before its commit. The server ends the stream with OK after the
     answer to End, after an answer to FirstAction or NextAction whose action is to suspend, and when it has
     waited long for a request; clients open another one when they have something to say. A request that met
-    such an end was not looked at.
+    such an end was not looked at. So it is with one that comes when the stream's token is not good any more:
+    it is answered UNAUTHENTICATED in band, and the stream ends.
 
     Fails with: UNIMPLEMENTED NOT_IMPLEMENTED, SWITCHED_OFF; RESOURCE_EXHAUSTED LIMIT_EXCEEDED (too many
     streams: metadata limit = max_streams; or a message that is too large); INVALID_ARGUMENT INVALID_REQUEST
@@ -108,7 +109,7 @@ class PlannerServiceAsyncStub(PlannerServiceStub):
     runs what it is told, and reports each result to get the next action.
 
     Any RPC may also fail with UNAUTHENTICATED UNAUTHENTICATED, RESOURCE_EXHAUSTED LIMIT_EXCEEDED (message
-    size) or STORE_FULL, UNAVAILABLE DRAINING or STORE_UNAVAILABLE, DEADLINE_EXCEEDED, CANCELLED and INTERNAL
+    size, calls under way of one identity) or STORE_FULL, UNAVAILABLE DRAINING or STORE_UNAVAILABLE, DEADLINE_EXCEEDED, CANCELLED and INTERNAL
     INTERNAL. A request that failed changed nothing and may be sent again.
     """
 
@@ -167,7 +168,8 @@ class PlannerServiceAsyncStub(PlannerServiceStub):
     Cancelling it cancels the step in work, before its commit. The server ends the stream with OK after the
     answer to End, after an answer to FirstAction or NextAction whose action is to suspend, and when it has
     waited long for a request; clients open another one when they have something to say. A request that met
-    such an end was not looked at.
+    such an end was not looked at. So it is with one that comes when the stream's token is not good any more:
+    it is answered UNAUTHENTICATED in band, and the stream ends.
 
     Fails with: UNIMPLEMENTED NOT_IMPLEMENTED, SWITCHED_OFF; RESOURCE_EXHAUSTED LIMIT_EXCEEDED (too many
     streams: metadata limit = max_streams; or a message that is too large); INVALID_ARGUMENT INVALID_REQUEST
@@ -181,7 +183,7 @@ class PlannerServiceServicer(metaclass=_abc_1.ABCMeta):
     runs what it is told, and reports each result to get the next action.
 
     Any RPC may also fail with UNAUTHENTICATED UNAUTHENTICATED, RESOURCE_EXHAUSTED LIMIT_EXCEEDED (message
-    size) or STORE_FULL, UNAVAILABLE DRAINING or STORE_UNAVAILABLE, DEADLINE_EXCEEDED, CANCELLED and INTERNAL
+    size, calls under way of one identity) or STORE_FULL, UNAVAILABLE DRAINING or STORE_UNAVAILABLE, DEADLINE_EXCEEDED, CANCELLED and INTERNAL
     INTERNAL. A request that failed changed nothing and may be sent again.
     """
 
@@ -280,7 +282,8 @@ class PlannerServiceServicer(metaclass=_abc_1.ABCMeta):
         Cancelling it cancels the step in work, before its commit. The server ends the stream with OK after the
         answer to End, after an answer to FirstAction or NextAction whose action is to suspend, and when it has
         waited long for a request; clients open another one when they have something to say. A request that met
-        such an end was not looked at.
+        such an end was not looked at. So it is with one that comes when the stream's token is not good any more:
+        it is answered UNAUTHENTICATED in band, and the stream ends.
 
         Fails with: UNIMPLEMENTED NOT_IMPLEMENTED, SWITCHED_OFF; RESOURCE_EXHAUSTED LIMIT_EXCEEDED (too many
         streams: metadata limit = max_streams; or a message that is too large); INVALID_ARGUMENT INVALID_REQUEST
