@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import grpc
@@ -19,6 +20,7 @@ from plannerd_client.errors import (
     PlannerdError,
     ProtocolError,
     ServerUnreachable,
+    Unauthenticated,
 )
 from plannerd_protos.planner.v1 import errors_pb2, planner_pb2
 from tests.client.world import done, failure, start, step, suspend, unreachable
@@ -120,6 +122,22 @@ def test_errors_in_band_are_those_of_unary_calls() -> None:
         line.send()
     assert (unknown.value.code, unknown.value.reason) == (grpc.StatusCode.FAILED_PRECONDITION, "9999")
     assert line.log == ["stream"] * 3
+
+
+def refused(fresh: bool) -> Received:
+    return replace(in_band("UNAUTHENTICATED", 16, metadata={"problem": "expired"}), fresh=fresh)
+
+
+def test_a_stream_whose_token_ran_out_is_replaced() -> None:
+    """Another stream is opened, which brings the current token; if that is refused as well, that is the end of it."""
+    line = Line(refused(fresh=False), answer())
+    assert isinstance(line.send(), planner_pb2.NextActionResponse)
+    assert line.log == ["stream", "close", "stream"]
+    for script in ([refused(fresh=True)], [refused(fresh=False), refused(fresh=True)]):
+        line = Line(*script)
+        with pytest.raises(Unauthenticated):
+            line.send()
+        assert line.log.count("stream") == len(script)
 
 
 @pytest.mark.parametrize(("method", "received"), [("End", answer("end")), ("NextAction", answer(action=suspend("w")))])

@@ -87,4 +87,4 @@ class AsyncStreamSender:
             self.close()
             return Ended(None, fresh)
         self._answers += 1
-        return Received(response)
+        return Received(response, fresh)

@@ -16,7 +16,7 @@ from google.protobuf.message import Message
 
 from plannerd_client._status import error_in_band
 from plannerd_client.errors import DeadlineExceeded, PlannerdError, ProtocolError, ServerUnreachable
-from plannerd_protos.planner.v1 import planner_pb2
+from plannerd_protos.planner.v1 import errors_pb2, planner_pb2
 
 FIELDS: Final = {
     "Init": "init",
@@ -43,9 +43,15 @@ class Exchange:
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """The answer."""
+    """The answer.
+
+    Args:
+        response: it.
+        fresh: the stream had not had an answer before.
+    """
 
     response: planner_pb2.RunResponse
+    fresh: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,8 +168,11 @@ class Streaming:
             self._number += 1
             message = _envelope(self._number, method, request, timeout, self._traceparent())
             match (yield Exchange(message, timeout)):
-                case Received(response):
+                case Received(response, fresh):
                     choice.answered()
+                    if not fresh and response.error.reason == errors_pb2.ERROR_REASON_UNAUTHENTICATED:
+                        yield Close()
+                        continue  # its token is not good any more: another stream brings the current one
                     answer = _opened(method, response)
                     if _released(method, answer):
                         yield Close()

@@ -150,6 +150,6 @@ class StreamSender:
             in_time = timeout is None or self._watchdog.release(call)
         if response is not _END:
             self._answers += 1
-            return Received(response)
+            return Received(response, fresh)
         self.close()
         return Ended(error, fresh) if in_time else Silent(fresh)
