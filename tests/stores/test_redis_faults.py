@@ -257,15 +257,18 @@ async def test_a_user_with_no_more_rights_than_the_docs_name(binary: str) -> Non
             prefix="mine",
             max_per_identity=5,
         )
-        assert await store.admits(("me", "i1"))
-        token = STORE_MAKER.set(lambda *_: store)
-        client = await Server(answering(lookup=3, expert=3)).started(SYSTEM)
-        STORE_MAKER.reset(token)
-        await client.next(output(client.call("lookup"), "f1"))
-        await client.where()
-        await client.end()
-        assert own.command("ACL", "LOG") == b"*0\r\n"
-        await store.close()
+        try:
+            assert await store.admits(("me", "i1"))
+            token = STORE_MAKER.set(lambda *_: store)
+            client = await Server(answering(lookup=3, expert=3)).started(SYSTEM)
+            STORE_MAKER.reset(token)
+            await client.next(output(client.call("lookup"), "f1"))
+            await client.where()
+            await client.end()
+            denied = re.findall(rb"object\r\n\$\d+\r\n([^\r]*)", own.command("ACL", "LOG"))
+            assert set(denied) <= {b"client|setinfo"}, "newer servers have it, and are asked; it does not matter"
+        finally:
+            await store.close()
 
 
 async def test_tls(tmp_path: Path, binary: str) -> None:
