@@ -335,6 +335,29 @@ async def test_clients_do_not_multiply_spent_retries() -> None:
         assert time.perf_counter() - begun >= 2
 
 
+@pytest.mark.parametrize("streams", [False, True])
+@pytest.mark.parametrize("seconds", [0.4, 60.0])
+async def test_clients_do_not_multiply_the_time_of_a_decision(streams: bool, seconds: float) -> None:
+    """When all the time of a decision went by the official client ends the run, over calls and streams alike."""
+
+    @agent
+    def billing(ticket: str) -> str:
+        return ticket
+
+    @agent
+    def support(ticket: str) -> str:
+        return ticket
+
+    settings = {"attempt_timeout_seconds": seconds, "retry_wait_seconds": 0.01}
+    async with host(always=hang) as there, asking(there.url, decision_timeout=1, **settings) as plannerd:
+        [target] = plannerd.serving.server.targets
+        async with AsyncClient(target, stream=streams) as client:
+            with pytest.raises(DecisionModelUnavailable) as caught:
+                await client.run(Router(), [billing, support], {"ticket": "kumquat"})
+        assert caught.value.metadata[RETRIES_SPENT] == "true"
+        assert len(there.requests) <= 3
+
+
 async def test_a_storm_of_cancelled_calls() -> None:
     """Calls that are cancelled at any moment leave no place taken, no connection open and no line of an error."""
     chance = random.Random(7)

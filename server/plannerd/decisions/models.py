@@ -10,6 +10,7 @@ from plannerd.decisions.answers import MAX_MODEL_CHARS, DecisionResponse
 from plannerd.decisions.deadline import seconds_left
 from plannerd.decisions.model import DecisionModel
 from plannerd.decisions.questions import DecisionRequest
+from plannerd.decisions.retries import RETRIES_SPENT
 from plannerd.decisions.validation import check_answers, check_limits, check_request, checked_usage, sendable
 from plannerd.errors import PlannerdError, Reason
 
@@ -83,7 +84,7 @@ class DecisionModels:
 
         Raises:
             PlannerdError: what `check_request`, `check_limits` and `check_answers` raise, what the model
-                raises, and DECISION_MODEL_UNAVAILABLE when it took longer than `timeout`.
+                raises, and DECISION_MODEL_UNAVAILABLE, with `retries_spent`, when it took longer than `timeout`.
         """
         check_request(request)
         check_limits(request, named.model.limits, named.name)
@@ -116,7 +117,8 @@ async def _decide(named: NamedModel, request: DecisionRequest, timeout: float | 
         raise PlannerdError(
             Reason.DECISION_MODEL_UNAVAILABLE,
             f"decision model '{named.name}' did not answer within {timeout:g} s",
-            metadata={"model": named.name, "timeout_seconds": f"{timeout:g}"},
+            # All of its time went by: asking once more would take as long and as many attempts again.
+            metadata={"model": named.name, "timeout_seconds": f"{timeout:g}", RETRIES_SPENT: "true"},
         ) from None
 
 

@@ -95,7 +95,7 @@ class Retries:
 
         Raises:
             PlannerdError: DECISION_MODEL_UNAVAILABLE, with the metadata `model`, `attempts` and, when no retry is
-                left, `retries_spent`; with `retry_after` if the last failure had one.
+                left or no time for one, `retries_spent`; with `retry_after` if the last failure had one.
         """
         deadline = None if timeout is None else self._clock() + timeout
         tried = 0
@@ -111,10 +111,11 @@ class Retries:
             wait = self._wait(tried, failure.retry_after)
             left = math.inf if deadline is None else deadline - self._clock()
             if left <= 0:
-                raise self._given_up(failure, tried, "no time is left for another attempt")
+                raise self._given_up(failure, tried, "no time is left for another attempt", spent=True)
             if wait >= left:
-                what = f"another attempt would have to wait {wait:.3g} s, and {left:.3g} s are left"
-                raise self._given_up(failure, tried, what)
+                what = f"another attempt would have to wait {_shown(wait)} s, and {_shown(left)} s are left"
+                # What the model asks to wait may fit into another request; without that, the time is used up.
+                raise self._given_up(failure, tried, what, spent=failure.retry_after is None)
             await self._sleep(wait)
 
     async def _attempt(self, attempt: Callable[[float | None], Awaitable[T]], left: float | None) -> T:
@@ -169,6 +170,11 @@ def retry_after(headers: Mapping[str, str], now: Callable[[], float] = time.time
         except (ValueError, OverflowError):
             return None
     return None if seconds is None else min(seconds, LONGEST_RETRY_AFTER)
+
+
+def _shown(seconds: float) -> str:
+    """Seconds as people write them."""
+    return f"{seconds:.0f}" if seconds >= 100 else f"{seconds:.3g}"
 
 
 def _number(text: str | None) -> float | None:

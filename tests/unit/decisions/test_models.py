@@ -127,7 +127,7 @@ def test_timeout() -> None:
     error = failure(model, timeout=0.01)
     assert error.reason is Reason.DECISION_MODEL_UNAVAILABLE
     assert error.retry_after is None
-    assert error.metadata == {"model": "m", "timeout_seconds": "0.01"}
+    assert error.metadata == {"model": "m", "timeout_seconds": "0.01", "retries_spent": "true"}
     assert model.asked == [0.01]
     assert model.cancelled
 

@@ -116,13 +116,19 @@ def test_a_wait_that_does_not_fit_is_not_begun() -> None:
     assert "10 s are left" in error.message
 
 
+def test_long_waits_are_said_in_plain_numbers() -> None:
+    """A wait of a day is said in seconds that people can read."""
+    error = World(failures(1, retry_after=86_400)).failure(timeout=1000)
+    assert "have to wait 86401 s, and 1000 s are left" in error.message
+
+
 def test_a_backoff_that_does_not_fit_is_not_begun_either() -> None:
     """The wait of the backoff is held against the deadline in the same way."""
     world = World(failures(2), takes=2)
     error = world.failure(timeout=6)
     assert world.slept == [1]
     assert world.given == [6, 3]
-    assert error.metadata["attempts"] == "2"
+    assert error.metadata == {"model": "m", "attempts": "2", RETRIES_SPENT: "true"}
     assert error.retry_after is None
 
 
@@ -153,7 +159,7 @@ def test_slow_attempts_are_cancelled_and_retried() -> None:
 
 
 def test_time_is_up_in_an_attempt() -> None:
-    """When the request's time ends inside an attempt there is no other one."""
+    """When the request's time ends inside an attempt there is no other one, and clients need not try again."""
 
     async def attempt(seconds: float | None) -> str:
         await asyncio.sleep(3600)
@@ -161,7 +167,7 @@ def test_time_is_up_in_an_attempt() -> None:
 
     with pytest.raises(PlannerdError, match=r"within 0\.02 s") as caught:
         asyncio.run(Retries("m", RULES).run(attempt, 0.02))
-    assert caught.value.metadata == {"model": "m", "attempts": "1"}
+    assert caught.value.metadata == {"model": "m", "attempts": "1", RETRIES_SPENT: "true"}
 
 
 def test_time_outs_of_an_attempt_itself_are_no_time_outs_of_the_request() -> None:
