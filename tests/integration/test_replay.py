@@ -139,6 +139,26 @@ def test_a_run_replays_as_it_was(
     assert replayed[0]["method"] == "Init"
 
 
+@pytest.mark.parametrize("separator", ["\u0085", "\u2028", "\u2029", "\x0b", "\x1c", "\r"])
+def test_separators_in_texts(
+    server: ServerProcess, file: Path, separator: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What Unicode calls an end of a line ends none of a recording."""
+    ticket = {"ticket": f"The kettle leaks,{separator}I want my money back"}
+    with Client(server.target) as client, file.open("w", encoding="utf-8") as lines:
+        client.run(PLANNER, AGENTS, ticket, output_key="reply", record=lines.write)
+    code, replayed = steps(file, capsys)
+    assert [step["differences"] for step in replayed] == [[]] * 4
+    assert code == 0
+
+
+def test_files_of_other_editors(recording: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A byte order mark, lines that end as on Windows and empty lines are no obstacle."""
+    recording.write_bytes(b"\xef\xbb\xbf" + recording.read_bytes().replace(b"\n", b"\r\n\r\n"))
+    assert main(["replay", str(recording)]) == 0
+    assert capsys.readouterr().out.endswith("all 4 requests were answered as recorded\n")
+
+
 def test_what_is_printed(recording: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A replay prints a line for each request: whether it is the same, its outcome and its action."""
     assert main(["replay", str(recording)]) == 0

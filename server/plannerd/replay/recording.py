@@ -65,7 +65,9 @@ def read_recording(file: Path, changes: Sequence[Change] = ()) -> Recording:
         RecordingError: the file can't be read or is no recording, with the line; or a change does not fit.
     """
     try:
-        lines = file.read_text("utf-8").splitlines()
+        # Only "\n" ends a line: JSON has other characters in texts that Python takes for ends of lines. Editors of
+        # some systems write a byte order mark, which "utf-8-sig" leaves out.
+        lines = file.read_text("utf-8-sig").split("\n")
     except OSError as error:
         raise RecordingError(f"{file}: {error.strerror}") from None
     except UnicodeDecodeError:
