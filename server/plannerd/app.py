@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import ssl
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import EntryPoint, entry_points, version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 from plannerd.decisions.fixed import FixedModel
@@ -57,6 +58,9 @@ from plannerd.wire.values import ValueLimits
 if TYPE_CHECKING:
     from plannerd.invocations.stores.connection import RedisTarget
     from plannerd.telemetry.export.start import Telemetry
+
+
+_TELLING: Final = re.compile("auth|cookie|key|pass|secret|token")
 
 
 class BuildError(Exception):
@@ -398,7 +402,9 @@ def _langchain(name: str, chosen: LangChainSettings) -> DecisionModel:
 
 def _entry(key: str, value: MetadataSettings) -> Entry:
     if value.env is None:
-        return Entry(key, value.value or "", value.file, value.prefix)
+        # A plain value is no secret, such as the name of a tenant, unless its key says so.
+        secret = value.value is None or _TELLING.search(key) is not None
+        return Entry(key, value.value or "", value.file, value.prefix, secret)
     found = os.environ.get(value.env)
     if not found:
         raise ValueError(f"metadata '{key}': the environment variable {value.env} is not set")

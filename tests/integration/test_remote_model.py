@@ -323,6 +323,47 @@ async def test_each_failure_has_its_reason(answer: Answer, reason: str, said: st
     assert len(server.seen) == 1
 
 
+TOKEN = "tangerine-secret"
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        Failing(grpc.StatusCode.INVALID_ARGUMENT, f"'Bearer {TOKEN}' may not ask"),
+        Failing(grpc.StatusCode.OUT_OF_RANGE, "x" * 290 + TOKEN),
+        Failing(grpc.StatusCode.FAILED_PRECONDITION, f"no {TOKEN}", "UNSUPPORTED_INPUT", {TOKEN: TOKEN}),
+        Failing(grpc.StatusCode.RESOURCE_EXHAUSTED, TOKEN, "LIMIT_EXCEEDED", {"limit": TOKEN}),
+    ],
+    ids=["about the request", "at the cut", "another plannerd", "a limit"],
+)
+async def test_secrets_that_a_service_repeats_in_errors(answer: Failing) -> None:
+    """What a service says about a request reaches a client without the token that it was sent, whole or in part."""
+    metadata = (Entry("authorization", TOKEN, prefix="Bearer "),)
+    async with decision_server(answer) as server, asking(server.target, metadata=metadata) as model:
+        models = DecisionModels({"mine": model})
+        with pytest.raises(PlannerdError) as raised:
+            await models.ask(models.get(), ASKED)
+    error = raised.value
+    assert "tanger" not in f"{error} {error.message} {error.metadata}"
+    assert "***" in error.message
+
+
+async def test_secrets_that_a_service_repeats_in_answers(tmp_path: Path) -> None:
+    """A model's name and its refusal come without the token, also one that was replaced; plain values may be named."""
+    file = tmp_path / "token"
+    file.write_text(TOKEN, "utf-8")
+    metadata = (Entry("authorization", file=file), Entry("x-tenant", "acme", secret=False))
+    answers = [decision_pb2.Answer(question="q", refusal=decision_pb2.RefusalAnswer(message=f"I saw {TOKEN}"))]
+    message = decision_pb2.DecideResponse(answers=answers, model=f"acme {TOKEN} tangelo-2")
+    async with decision_server(message) as server, asking(server.target, metadata=metadata) as model:
+        models = DecisionModels({"mine": model})
+        await models.ask(models.get(), ASKED)
+        file.write_text("tangelo-2", "utf-8")
+        response = await models.ask(models.get(), ASKED)
+    assert response.model == "acme *** ***"
+    assert response.answers == {"q": Refusal("I saw ***")}
+
+
 async def test_messages_that_are_too_large() -> None:
     """Too large a request is not sent, or refused as a limit of the model; too large a reply is no valid answer."""
     request = DecisionRequest((Field("text", "x" * 5000),), ASKED.questions)

@@ -122,6 +122,20 @@ async def test_what_is_sent(tmp_path: Path) -> None:
         assert "cookie" not in second.headers
 
 
+async def test_a_key_that_a_host_repeats(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A host that repeats the key in the model's name and in a refusal tells it to no client."""
+    monkeypatch.setenv("JEV_KEY", SECRET)
+
+    def repeating(request: Request) -> Any:
+        refusal = {"type": "refusal", "message": f"not for {SECRET}"}
+        return {"model": f"jev {SECRET}", "answers": {"goal": refusal}}
+
+    async with host(always=answer(repeating)) as there, asking(there.url, api_key_env="JEV_KEY") as plannerd:
+        reply = await plannerd.decisions.Decide(yes_or_no(), timeout=HANGS)
+    assert reply.model == "jev ***"
+    assert reply.answers[0].refusal.message == "not for ***"
+
+
 async def test_images_travel_beside_the_text() -> None:
     """An image is a part of its own, named where it stood; without `images` an input with one is refused at once."""
     photo = b"\x89PNG\r\n\x1a\n\x00\xffphoto"

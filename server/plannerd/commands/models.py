@@ -83,6 +83,7 @@ async def _reports(settings: Settings, names: tuple[str, ...], timeout: float) -
     """What is known of each model, in order; one that can't even be made does not keep the others from being asked."""
     from plannerd.app import BuildError, build_model
     from plannerd.decisions.checkup import check_all
+    from plannerd.decisions.masking import secrets_of
     from plannerd.decisions.models import DecisionModels
 
     made, broken = {}, {}
@@ -96,7 +97,7 @@ async def _reports(settings: Settings, names: tuple[str, ...], timeout: float) -
         checkups = {checkup.name: checkup for checkup in await check_all(models, tuple(made), timeout)}
     finally:
         await models.close()
-    secrets = [secret for model in made.values() for secret in getattr(model, "secrets", ())]
+    secrets = [secret for model in made.values() for secret in secrets_of(model)]
     return [
         _report(checkups[name], secrets)
         if name in checkups

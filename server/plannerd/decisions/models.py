@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from plannerd.decisions.answers import MAX_MODEL_CHARS, DecisionResponse
 from plannerd.decisions.deadline import seconds_left
+from plannerd.decisions.masking import mask_error, masked_response, secrets_of
 from plannerd.decisions.model import DecisionModel
 from plannerd.decisions.questions import DecisionRequest
 from plannerd.decisions.retries import RETRIES_SPENT
@@ -73,7 +74,7 @@ class DecisionModels:
         )
 
     async def ask(self, named: NamedModel, request: DecisionRequest, timeout: float | None = None) -> DecisionResponse:
-        """Ask a model, with request and answers checked.
+        """Ask a model, with request and answers checked, and without its secrets in what it says.
 
         Args:
             named: the model, from `get`.
@@ -90,7 +91,10 @@ class DecisionModels:
         check_limits(request, named.model.limits, named.name)
         self._open[named.name] += 1
         try:
-            response = await _decide(named, request, timeout)
+            response = masked_response(await _decide(named, request, timeout), secrets_of(named.model))
+        except PlannerdError as error:
+            mask_error(error, secrets_of(named.model))
+            raise
         finally:
             self._open[named.name] -= 1
         answers = check_answers(request.questions, response.answers)

@@ -16,6 +16,7 @@ from google.protobuf.message import DecodeError
 from google.rpc.error_details_pb2 import ErrorInfo, RetryInfo  # type: ignore[import-untyped]
 from google.rpc.status_pb2 import Status  # type: ignore[import-untyped]
 
+from plannerd.decisions.masking import masked
 from plannerd.decisions.retries import LONGEST_RETRY_AFTER, RETRIES_SPENT, AttemptError
 from plannerd.errors import PlannerdError, Reason
 
@@ -47,15 +48,18 @@ class _Details:
     retry_after: float | None = None
 
 
-def failure_of(error: grpc.aio.AioRpcError, model: str, asked: str) -> AttemptError | PlannerdError:
+def failure_of(
+    error: grpc.aio.AioRpcError, model: str, asked: str, secrets: tuple[str, ...] = ()
+) -> AttemptError | PlannerdError:
     """What to raise for a call that failed: AttemptError where another attempt may go better.
 
     Args:
         error: the status.
         model: the configured name of the model, for messages.
         asked: the name of the model that the other side was asked for.
+        secrets: what the other side was sent, and its text must not show.
     """
-    code, text = error.code(), error.details() or ""
+    code, text = error.code(), masked(error.details() or "", secrets)
     details = _details(error)
     if details.reason in _SAME:
         return _same(_SAME[details.reason], code, text, details, model)

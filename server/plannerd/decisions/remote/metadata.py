@@ -23,12 +23,14 @@ class Entry:
         value: what is sent, unless a file has it.
         file: the file that has it, read again when it changed; white space around the content is left out.
         prefix: stands before what the file has, for instance `Bearer `.
+        secret: whether to hide it where the other side repeats it.
     """
 
     key: str
     value: str = ""
     file: Path | None = None
     prefix: str = ""
+    secret: bool = True
 
     def __repr__(self) -> str:
         return f"Entry({self.key!r}, ...)"
@@ -45,6 +47,7 @@ class Metadata:
     def __init__(self, entries: Iterable[Entry]) -> None:
         self._entries = tuple(entries)
         self._read: dict[str, tuple[tuple[int, int, int], str]] = {}
+        self._before: dict[str, str] = {}
         for entry in self._entries:
             _check_key(entry.key)
         self.current()
@@ -60,11 +63,13 @@ class Metadata:
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """The values as they were last sent, with and without their prefix: what must not be shown."""
+        """What must not be shown: values as they are sent and, of files, as they were before; also without prefix."""
         found = []
         for entry in self._entries:
-            value = self._read[entry.key][1] if entry.file is not None else entry.prefix + entry.value
-            found += [value, value.removeprefix(entry.prefix)]
+            if entry.secret:
+                value = self._read[entry.key][1] if entry.file is not None else entry.prefix + entry.value
+                for text in (value, self._before.get(entry.key, "")):
+                    found += [text, text.removeprefix(entry.prefix)]
         return tuple(text for text in found if text)
 
     def _value(self, entry: Entry) -> str:
@@ -76,6 +81,8 @@ class Metadata:
             text = entry.file.read_bytes()[: _MAX_VALUE_BYTES + 1].decode("utf-8", "replace").strip()
             if not text:
                 raise ValueError(f"metadata '{entry.key}': the file {entry.file} is empty")
+            if known is not None:
+                self._before[entry.key] = known[1]
             known = version, _checked(entry.key, entry.prefix + text)
             self._read[entry.key] = known
         return known[1]

@@ -119,7 +119,7 @@ class RemoteModel:
         try:
             reply = await self._connection.decide(raw, timeout=seconds, metadata=metadata)
         except grpc.aio.AioRpcError as error:
-            raise failure_of(error, self._name, self._options.model) from error
+            raise failure_of(error, self._name, self._options.model, self.secrets) from error
         try:
             return decision_pb2.DecideResponse.FromString(reply)
         except DecodeError as error:

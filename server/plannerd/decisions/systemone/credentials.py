@@ -27,6 +27,7 @@ class ApiKey:
         self._file = file
         self._stamp: tuple[int, int, int] | None = None
         self._key: str | None = None
+        self._before: str | None = None
         if variable is not None:
             if not os.environ.get(variable, "").strip():
                 raise ValueError(f"api_key_env: the environment variable {variable} is not set, or empty")
@@ -37,12 +38,19 @@ class ApiKey:
     def __repr__(self) -> str:
         return "ApiKey(...)"
 
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """What must not be shown: the key, and the one before it, with which a request may be under way."""
+        return tuple(key for key in (self._key, self._before) if key is not None)
+
     def current(self) -> str | None:
         """The key as it is now; None where the host needs none."""
         if self._file is not None:
             try:
                 if _stamp(self._file) != self._stamp:
+                    last = self._key
                     self._stamp, self._key = _read(self._file)
+                    self._before = last if last != self._key else self._before
             except (OSError, ValueError):
                 self._stamp = None  # look again next time
         return self._key

@@ -64,6 +64,7 @@ class SystemOneModel:
         self._clock = clock
         self._pacing = Pacing(name, concurrent=concurrent, queue=queue, clock=clock)
         self._retries = Retries(name, retries, clock=clock)
+        self._key = host.key
         self._host = Host(name, host)
 
     async def decide(self, request: DecisionRequest, timeout: float | None = None) -> DecisionResponse:
@@ -90,6 +91,11 @@ class SystemOneModel:
             retries=retries,
             truncation=state.truncation,
         )
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """What must not be shown, should the host repeat it."""
+        return self._key.secrets
 
     async def close(self) -> None:
         """Close all connections."""
