@@ -12,7 +12,7 @@ PIP        := $(BIN)/python -m pip --disable-pip-version-check --no-input --quie
 
 MAKEFLAGS     += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint format generate lock conformance mutants faults bench serve clean
+.PHONY: help setup demo test lint format generate lock conformance mutants faults bench serve clean licences sbom
 unexport PYTHONHOME PYTHONPATH PIP_TARGET PIP_PREFIX PIP_USER
 
 help: ## list these commands
@@ -57,7 +57,7 @@ clean: ## remove .venv, caches and builds
 
 # --- lint: every check is a target of its own, and `make -k lint` goes on after one that fails
 
-CHECKS := ruff mypy imports protos breaking generate-check
+CHECKS := ruff mypy imports protos breaking generate-check licences-check
 .PHONY: $(CHECKS)
 
 lint: $(CHECKS) ## check style, types, imports, protos and generated code
@@ -92,7 +92,11 @@ generate-check: $(READY)
 	@echo "==> generated code"
 	@$(BIN)/python scripts/generate --check
 
-# --- the environment and its locks
+licences-check: $(READY)
+	@echo "==> licences"
+	@$(BIN)/python scripts/licences --check
+
+# --- the environment, its locks, and what is in them
 
 $(READY): requirements/dev.lock $(PYPROJECTS)
 	@python=$$(scripts/find-python $(PYTHON)) || exit; \
@@ -117,3 +121,15 @@ lock: $(UV) ## resolve the dependencies again, into requirements/*.lock
 $(UV):
 	@python=$$(scripts/find-python $(PYTHON)) && "$$python" -m venv $@
 	@$@/bin/python -m pip --quiet --disable-pip-version-check install uv==$(UV_VERSION) || { rm -rf $@; exit 1; }
+
+licences: $(READY) ## list the licences of what a server runs with, in docs/licences.md
+	@$(BIN)/python scripts/licences
+
+# The lock has all packages with their hashes; nothing is looked up, so that equal locks give equal files.
+SBOM ?= build/sbom.cdx.json# where make sbom writes
+
+sbom: $(READY) ## write the bill of materials of what a server runs with, as CycloneDX JSON
+	@mkdir -p $(dir $(SBOM))
+	@$(BIN)/cyclonedx-py requirements requirements/run.lock --pyproject pyproject.toml --mc-type application \
+	  --output-reproducible --output-format JSON --output-file $(SBOM)
+	@echo "written: $(SBOM)"
