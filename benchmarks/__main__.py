@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 import sys
 
-from benchmarks import cancellations, client, invocations, step, store, telemetry
+from benchmarks import cancellations, client, invocations, step, store, telemetry, workers
 from benchmarks.quality import command as quality
 
-NAMES = ("step", "client", "store", "invocations", "cancellations", "telemetry")
+NAMES = ("step", "client", "store", "invocations", "cancellations", "telemetry", "workers")
 
 
 def main() -> int:
@@ -38,6 +38,8 @@ def main() -> int:
                 store.run(arguments.rounds, arguments.calls)
             case "telemetry":
                 telemetry.run(arguments.rounds, arguments.calls)
+            case "workers":
+                workers.run(arguments.rounds, arguments.calls)
             case "invocations":
                 invocations.run(arguments.live, arguments.rounds)
             case _:

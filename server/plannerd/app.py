@@ -9,6 +9,7 @@ import ssl
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from importlib.metadata import EntryPoint, entry_points, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -28,6 +29,8 @@ from plannerd.invocations.definitions import Definitions
 from plannerd.invocations.engine import Engine, EngineLimits
 from plannerd.invocations.observed import Observed
 from plannerd.invocations.observer import UNOBSERVED, Observer
+from plannerd.invocations.history import History
+from plannerd.invocations.operations import Operations
 from plannerd.invocations.scope import ScopeLimits
 from plannerd.invocations.state_format import FORMATS
 from plannerd.invocations.stores import MemoryBounds, MemoryStore, Store
@@ -39,6 +42,7 @@ from plannerd.security.files import FileError
 from plannerd.services.codec.configuration import InitLimits, read_configuration
 from plannerd.services.codec.replies import encode_step
 from plannerd.services.decision_service import DecideLimits, DecisionModelService
+from plannerd.services.operator_service import OperatorService
 from plannerd.services.planner_service import PlannerService
 from plannerd.settings import FixedSettings, ModelSettings, Settings, SparrowSettings
 from plannerd.settings.grpc import GrpcSettings, MetadataSettings
@@ -51,8 +55,10 @@ from plannerd.telemetry.metrics import Meter
 from plannerd.telemetry.plan import Plan, TelemetryError, planned
 from plannerd.transport.catalogue import catalogue
 from plannerd.transport.handlers import Service
+from plannerd.transport.listening import resolve
 from plannerd.transport.protection import UNPROTECTED, Protection
-from plannerd.transport.server import Server, run
+from plannerd.transport.readiness import MODELS, STORE, Dependency
+from plannerd.transport.server import CLOSE_SECONDS, Server, run
 from plannerd.wire.values import ValueLimits
 
 if TYPE_CHECKING:
@@ -61,6 +67,10 @@ if TYPE_CHECKING:
 
 
 _TELLING: Final = re.compile("auth|cookie|key|pass|secret|token")
+
+
+class StartError(Exception):
+    """The server can't start now, though its settings are right. Its text is for the operator."""
 
 
 class BuildError(Exception):
@@ -93,16 +103,22 @@ class App:
         """Serve until a signal stops it; see `plannerd.transport.server.run`.
 
         Raises:
+            StartError: the store does not answer.
             BuildError: telemetry can't be exported as the environment says.
         """
         telemetry = self._telemetry()
         calls = Calls(self.meter, telemetry.spans) if telemetry is not None else None
+        flush = self.settings.telemetry.flush_seconds
         try:
-            await run(Server(self.settings.server, self.services, calls, self.protection), announce)
+            problem = await self.store.check()
+            if problem is not None:
+                raise StartError(f"store.url: {self.settings.store.url} can't be used: {problem}")
+            await self._check_operators()
+            await run(self.server(calls), announce, 2 * flush if telemetry is not None else 0.0)
         finally:
             await self.close()
             if telemetry is not None:
-                await telemetry.close(self.settings.telemetry.flush_seconds)
+                await telemetry.close(flush)
 
     def _telemetry(self) -> Telemetry | None:
         if self.plan is None:
@@ -115,9 +131,39 @@ class App:
         except TelemetryError as error:
             raise BuildError(str(error)) from error
 
+    async def _check_operators(self) -> None:
+        host = self.settings.server.host
+        if _everybody_operates(self.settings) and not all(found.is_loopback for found in await resolve(host)):
+            raise StartError(
+                f"operations.enabled: '{host}' can be reached from other machines, and everybody who connects would be "
+                "an operator. Listen on 127.0.0.1, or name the operators in auth.operators"
+            )
+
+    def server(self, calls: Calls | None = None) -> Server:
+        """The server, not started yet; `calls` hears of every call."""
+        return Server(self.settings.server, self.services, calls, self.protection, self._dependencies(), self.settings.health)
+
     async def close(self) -> None:
-        """Release what the parts hold."""
-        await asyncio.gather(self.models.close(), self.store.close())
+        """Release what the parts hold; what does not let go in time is left to the end of the process."""
+        closing = [asyncio.ensure_future(part.close()) for part in (self.models, self.store)]
+        done, late = await asyncio.wait(closing, timeout=CLOSE_SECONDS)
+        for task in late:
+            task.cancel()
+        for task in done:
+            task.result()
+
+    def _dependencies(self) -> list[Dependency]:
+        """What health looks at."""
+        health, found = self.settings.health, []
+        if self.store.durable:
+            found.append(Dependency(STORE, self.store.check, health.store_away_seconds))
+        for name in self.models.names:
+            patience = 0.0 if name in health.required_models else None
+            found.append(Dependency(f"{MODELS}{name}", partial(self._model_problem, name), patience))
+        return found
+
+    async def _model_problem(self, name: str) -> str | None:
+        return self.models.down(name, self.settings.health.model_down_seconds)
 
 
 def build(settings: Settings) -> App:
@@ -127,6 +173,11 @@ def build(settings: Settings) -> App:
         BuildError: the settings name something that can't be used.
     """
     server, limits, decisions = settings.server, settings.limits, settings.decisions
+    if settings.operations.enabled and settings.auth.used and not settings.auth.operators:
+        raise BuildError("operations.enabled: nobody is an operator, name them in auth.operators")
+    for name in settings.health.required_models:
+        if name not in decisions.models:
+            raise BuildError(f"health.required_models: '{name}' is none of the models: {', '.join(decisions.models)}")
     models = DecisionModels(
         {name: build_model(name, chosen) for name, chosen in decisions.models.items()},
         decisions.default,
@@ -145,17 +196,30 @@ def build(settings: Settings) -> App:
         max_questions=limits.max_questions,
     )
     value_limits = ValueLimits(limits.max_nesting, limits.max_values)
+    operations = settings.operations
+    history = History(
+        operations.explanations if _has_operators(settings) else 0,
+        operations.max_explanations_bytes,
+        content=operations.content,
+    )
+
+    def observe(event: StepEvent) -> None:
+        _log_warnings(event)
+        history.note(event)
+
+    engine = Engine(
+        models,
+        store,
+        encode_step,
+        engine_limits,
+        definitions=definitions,
+        observe=observe,
+        state_format=state_format,
+        observer=observer,
+        keep_messages=operations.content,
+    )
     planner_service = PlannerService(
-        Engine(
-            models,
-            store,
-            encode_step,
-            engine_limits,
-            definitions=definitions,
-            observe=_log_warnings,
-            state_format=state_format,
-            observer=observer,
-        ),
+        engine,
         InitLimits(
             limits.max_agents, limits.max_parts, limits.max_cel_characters, limits.max_state_bytes, value_limits
         ),
@@ -169,11 +233,28 @@ def build(settings: Settings) -> App:
         limits=DecideLimits(limits.max_scope_keys, limits.max_questions, limits.max_parts, value_limits),
         observer=observer,
     )
+    operator_service = OperatorService(
+        Operations(engine, store, history) if _has_operators(settings) else None,
+        everybody=_everybody_operates(settings),
+        content=operations.content,
+    )
     try:
         protection = protection_of(settings)
     except FileError as problem:
         raise BuildError(str(problem)) from problem
-    return App(settings, models, store, catalogue(planner_service, decision_service), meter, plan, protection)
+    services = catalogue(planner_service, decision_service, operator_service)
+    return App(settings, models, store, services, meter, plan, protection)
+
+
+def _has_operators(settings: Settings) -> bool:
+    """Whether there is a service for operators."""
+    enabled = settings.operations.enabled
+    return bool(settings.auth.operators) if enabled is None else enabled
+
+
+def _everybody_operates(settings: Settings) -> bool:
+    """Whether every caller is an operator: the service is on, and nobody can be told apart."""
+    return _has_operators(settings) and not settings.auth.used
 
 
 def _state_format(settings: Settings) -> int | None:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Final
 
-from plannerd.commands import config, models, replay, serve
+from plannerd.commands import config, invocations, models, replay, serve
 from plannerd.commands.common import FAILED, OK, add_command
 
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ def main(argv: Sequence[str] | None = None, *, build: Callable[[Settings], App] 
         The exit code.
     """
     arguments = _parser(build).parse_args(argv)
+    arguments.given = argv
     try:
         code: int = arguments.run(arguments)
         sys.stdout.flush()
@@ -61,6 +62,7 @@ def _parser(build: Callable[[Settings], App] | None) -> argparse.ArgumentParser:
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     serve.add(commands, build)
     models.add(commands)
+    invocations.add(commands)
     replay.add(commands)
     config.add(commands)
     add_command(commands, "version", _version, help="print the version")

@@ -84,6 +84,7 @@ def test_an_unknown_reason_is_the_base() -> None:
         (grpc.StatusCode.DEADLINE_EXCEEDED, errors.DeadlineExceeded),
         (grpc.StatusCode.CANCELLED, errors.RequestCancelled),
         (grpc.StatusCode.UNAUTHENTICATED, errors.Unauthenticated),
+        (grpc.StatusCode.PERMISSION_DENIED, errors.PermissionDenied),
         (grpc.StatusCode.UNKNOWN, PlannerdError),
     ],
 )

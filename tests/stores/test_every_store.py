@@ -11,9 +11,10 @@ import pytest
 
 from plannerd.invocations.definitions import Definitions
 from plannerd.invocations.position import Position
-from plannerd.invocations.record import Record, Reply, Tombstone
+from plannerd.invocations.record import Ending, EndOutcome, Record, Reply, Tombstone
 from plannerd.invocations.scope import Scope
 from plannerd.invocations.stores import Kept, Key, MemoryBounds, MemoryStore, Store
+from plannerd.invocations.summary import InvocationStatus, Summary
 from plannerd.services.codec.configuration import InitLimits, decode_init
 from tests.stores.conftest import Servers
 from tests.support.builders import agent, scheduler
@@ -212,3 +213,93 @@ async def test_expired_invocations_of_a_caller_do_not_count(make: MakeStore) -> 
 async def test_without_a_limit_everybody_is_let_in(store: Store) -> None:
     """By default a caller may have as many as it likes."""
     assert all([await begun(store, ("me", f"i{number}")) for number in range(20)])
+
+
+# --- for operators
+
+
+async def listed(store: Store, count: int = 3) -> list[Summary]:
+    """Everything that the store lists, page by page."""
+    found: list[Summary] = []
+    cursor = ""
+    while True:
+        page = await store.page(cursor, count)
+        found += page.entries
+        cursor = page.cursor
+        if not cursor:
+            return found
+
+
+async def test_everything_is_listed(store: Store) -> None:
+    """Page by page, each invocation of each identity is listed with what a line needs."""
+    keys = [(identity, f"i{number}") for identity in ("me", "", "a:b") for number in range(7)]
+    for revision, key in enumerate(keys, start=1):
+        made = replace(record(revision), invocation_id=key[1], began=100.5, changed=200.25)
+        assert await store.put(key, made, None)
+    found = {(summary.identity, summary.invocation_id): summary for summary in await listed(store)}
+    assert set(found) == set(keys)
+    summary = found["a:b", "i2"]
+    assert (summary.planner, summary.status, summary.position.revision) == ("scheduler", InvocationStatus.READY, 17)
+    assert (summary.began, summary.changed, summary.calls) == (100.5, 200.25, 0)
+
+
+async def test_nothing_is_listed_of_an_empty_store(store: Store) -> None:
+    """A store that keeps nothing has one page, and nothing on it."""
+    assert await listed(store) == []
+
+
+async def test_what_comes_and_goes_does_not_disturb_a_listing(store: Store) -> None:
+    """What is there all the time is listed, whatever is written, ended and dropped between two pages."""
+    for number in range(20):
+        await store.put(("me", f"i{number}"), replace(record(1), invocation_id=f"i{number}"), None)
+    page = await store.page("", 4)
+    found = [summary.invocation_id for summary in page.entries]
+    for number in range(5):
+        kept = await store.get(("me", f"i{number}"), fresh=True)
+        assert kept is not None
+        await store.drop(("me", f"i{number}"), kept)
+        await store.put(("me", f"new{number}"), replace(record(1), invocation_id=f"new{number}"), None)
+    for number in range(5, 10):
+        kept = await store.get(("me", f"i{number}"), fresh=True)
+        assert kept is not None
+        await store.put(("me", f"i{number}"), replace(record(2), invocation_id=f"i{number}"), kept)
+    while page.cursor:
+        page = await store.page(page.cursor, 4)
+        found += [summary.invocation_id for summary in page.entries]
+    assert {f"i{number}" for number in range(5, 20)} <= set(found)
+
+
+async def test_an_ending_is_listed(store: Store) -> None:
+    """What was ended is listed as such, with all that is known of its end, and comes back as it went."""
+    ending = Ending(EndOutcome.FAILED, "it loops", True, "ops", "scheduler", "sparrow", 100.5, 200.25)
+    await store.put(KEY, record(2), None)
+    assert await store.end(KEY, Tombstone(Position(1, 2, "b"), ending), await kept(store))
+    assert (await kept(store)).content == Tombstone(Position(1, 2, "b"), ending)
+    [summary] = await listed(store)
+    assert (summary.status, summary.planner, summary.ending) == (InvocationStatus.ENDED, "scheduler", ending)
+
+
+async def test_a_look_shows_what_is_there(store: Store) -> None:
+    """An operator sees what is kept, and nothing where nothing is."""
+    assert await store.peek(KEY) is None
+    await store.put(KEY, record(2, ticket="t1"), None)
+    found = await store.peek(KEY)
+    assert found is not None
+    assert found.content == record(2, ticket="t1")
+
+
+async def test_looking_keeps_nothing_alive(make: MakeStore) -> None:
+    """An invocation that only operators look at expires."""
+    store = make(SHORT)
+    await store.put(KEY, record(1), None)
+    give_up = time.monotonic() + 10.0
+    while await store.peek(KEY) is not None:
+        assert time.monotonic() < give_up
+        assert len((await store.page("", 10)).entries) <= 1
+        time.sleep(0.05)  # noqa: ASYNC251 - nothing else is to happen meanwhile
+
+
+async def test_cursors_of_others_are_refused(store: Store) -> None:
+    """A cursor that this store can't have given out is refused."""
+    with pytest.raises(ValueError, match="it is of another"):
+        await store.page("x.1", 10)

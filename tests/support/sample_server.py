@@ -1,6 +1,7 @@
 """The command plannerd with a service that tests can hold up: `python -m tests.support.sample_server serve`.
 
-Init waits until the process gets SIGUSR1. ListPlanners tells, as server_version, how many wait.
+Init waits until the process gets SIGUSR1. ListPlanners tells, as server_version, how many wait. End never gives the
+event loop back; ExecutionState leaves a thread behind that never ends.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
+import threading
 import time
 
 from plannerd.app import App
@@ -37,6 +39,18 @@ class HeldService:
             self._waiting -= 1
         return planner_pb2.InitResponse(model="released")
 
+    async def end(self, request: planner_pb2.EndRequest, call: CallContext) -> planner_pb2.EndResponse:
+        """Wedge the event loop."""
+        while True:
+            time.sleep(0.01)  # noqa: ASYNC251
+
+    async def execution_state(
+        self, request: planner_pb2.ExecutionStateRequest, call: CallContext
+    ) -> planner_pb2.ExecutionStateResponse:
+        """Leave a thread behind that never ends."""
+        asyncio.get_running_loop().run_in_executor(None, threading.Event().wait)
+        return planner_pb2.ExecutionStateResponse()
+
     async def list_planners(
         self, request: planner_pb2.ListPlannersRequest, call: CallContext
     ) -> planner_pb2.ListPlannersResponse:
@@ -48,7 +62,8 @@ def build(settings: Settings) -> App:
     """The server."""
     held = HeldService()
     store = MemoryStore(MemoryBounds(), time.monotonic)
-    return App(settings, DecisionModels({}), store, [service(Init=held.init, ListPlanners=held.list_planners)])
+    served = service(Init=held.init, ListPlanners=held.list_planners, End=held.end, ExecutionState=held.execution_state)
+    return App(settings, DecisionModels({}), store, [served])
 
 
 if __name__ == "__main__":

@@ -133,7 +133,7 @@ def test_wrong_files_are_refused(config: Path, written: str, line: str) -> None:
     [
         (
             "- server",
-            "must be a map of sections: server, auth, limits, invocations, store, decisions, log, telemetry",
+            "sections: server, auth, limits, invocations, health, store, decisions, operations, log, telemetry",
         ),
         ("1: 2", "the top of the file must be a map"),
         ("server: {", "this is not YAML"),
@@ -186,7 +186,7 @@ def test_variables_of_unknown_sections_are_refused(monkeypatch: pytest.MonkeyPat
     load()
     monkeypatch.setenv("PLANNERD_SEVER__PORT", "1")
     [problem] = problems()
-    sections = "server, auth, limits, invocations, store, decisions, log, telemetry"
+    sections = "server, auth, limits, invocations, health, store, decisions, operations, log, telemetry"
     assert problem == f"PLANNERD_SEVER__PORT: there is no section 'sever', only {sections}"
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import json
 
 from plannerd.commands.common import OK, Commands, add_command, add_config, add_group, settings_of, wrong
 
@@ -21,6 +22,14 @@ def add(commands: Commands) -> None:
         description="Read the file and the environment and make all parts of a server, without listening.",
     )
     add_config(check)
+    add_command(
+        group,
+        "schema",
+        _schema,
+        help="print a JSON schema of the file",
+        description="Print a JSON schema of the settings file, for editors and for checks of deployments. Some rules "
+        "about several settings together are checked by `config check` alone.",
+    )
     add_command(group, "reference", _reference, help="print a table of all settings, in Markdown")
 
 
@@ -40,6 +49,13 @@ def _check(arguments: argparse.Namespace) -> int:
         return wrong(error)
     asyncio.run(app.close())
     print("the settings are fine")
+    return OK
+
+
+def _schema(_: argparse.Namespace) -> int:
+    from plannerd.settings import schema
+
+    print(json.dumps(schema(), indent=2))
     return OK
 
 

@@ -11,7 +11,17 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
-from plannerd.commands.common import FAILED, OK, Commands, add_command, add_config, add_group, settings_of, wrong
+from plannerd.commands.common import (
+    FAILED,
+    OK,
+    Commands,
+    add_command,
+    add_config,
+    add_group,
+    print_table,
+    settings_of,
+    wrong,
+)
 
 if TYPE_CHECKING:
     from plannerd.decisions.checkup import Asked, Checkup
@@ -52,7 +62,7 @@ def _list(arguments: argparse.Namespace) -> int:
     decisions = settings.decisions
     default = decisions.default or (next(iter(decisions.models)) if len(decisions.models) == 1 else None)
     rows = [[name, model.provider, "default" if name == default else ""] for name, model in decisions.models.items()]
-    _print_table(["NAME", "PROVIDER", ""], rows)
+    print_table(["NAME", "PROVIDER", ""], rows)
     return OK
 
 
@@ -166,7 +176,7 @@ def _hide(text: str, secrets: Iterable[str]) -> str:
 
 def _print_reports(reports: Sequence[dict[str, Any]]) -> None:
     header = ["NAME", "PROVIDER", "STATE", "LATENCY", "MODEL", "LIMITS"]
-    _print_table(header, [_row(report) for report in reports])
+    print_table(header, [_row(report) for report in reports])
     for report in reports:
         print(f"\n{report['name']}:")
         for line in _details(report):
@@ -216,9 +226,3 @@ def _shown(answer: dict[str, Any]) -> str:
             return f"{mean:.2f} on a scale from 0 to 1"
         case _:
             return f"yes with {answer['probability']:.2f}"
-
-
-def _print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    widths = [max(len(row[column]) for row in [header, *rows]) for column in range(len(header))]
-    for row in [header, *rows]:
-        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())

@@ -6,16 +6,20 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-from collections.abc import Callable
-from contextlib import suppress
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from plannerd.commands.common import FAILED, OK, Commands, add_command, add_config, complain, settings_of, wrong
 
 if TYPE_CHECKING:
     from plannerd.app import App
     from plannerd.settings import Settings
+
+# What a worker may take to end beyond what its settings allow, before it is killed.
+_WORKER_SECONDS: Final = 15.0
 
 
 def add(commands: Commands, build: Callable[[Settings], App] | None) -> None:
@@ -38,6 +42,11 @@ def add(commands: Commands, build: Callable[[Settings], App] | None) -> None:
         default=None,
         help="listen outside loopback without TLS (server.allow_insecure)",
     )
+    parser.add_argument(
+        "--workers", metavar="N", type=int, help="how many processes serve; 0 is one for each core (server.workers)"
+    )
+    # How a parent starts its workers.
+    parser.add_argument("--worker", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--log-level", metavar="LEVEL", help="debug, info, warning or error (log.level)")
     parser.add_argument("--log-format", metavar="FORMAT", help="json or console (log.format)")
 
@@ -51,9 +60,16 @@ def _serve(arguments: argparse.Namespace, *, build: Callable[[Settings], App] | 
         return wrong(error)
     from plannerd.telemetry.logging import configure, get_logger
 
-    configure(settings.log.level, settings.log.format, error_messages=settings.log.error_messages)
+    configure(
+        settings.log.level,
+        settings.log.format,
+        error_messages=settings.log.error_messages,
+        worker=arguments.worker,
+    )
+    if arguments.worker is None and settings.server.workers != 1:
+        return _serve_by_workers(settings, arguments.given)
 
-    from plannerd.app import BuildError
+    from plannerd.app import BuildError, StartError
     from plannerd.app import build as build_app
     from plannerd.transport.listening import ListenError
 
@@ -61,11 +77,17 @@ def _serve(arguments: argparse.Namespace, *, build: Callable[[Settings], App] | 
         app = (build or build_app)(settings)
     except BuildError as error:
         return wrong(error)
+    announce = _announce
+    if arguments.worker is not None:
+        from plannerd.workers import end_with_parent
+
+        threading.Thread(target=end_with_parent, daemon=True).start()
+        announce = _tell_parent
     try:
-        asyncio.run(app.serve(_announce))
+        asyncio.run(app.serve(announce))
     except BuildError as error:
         return wrong(error)
-    except ListenError as error:
+    except (ListenError, StartError) as error:
         complain(error)
         return FAILED
     except Exception as error:  # noqa: BLE001 (it is the last thing that the log has)
@@ -74,9 +96,46 @@ def _serve(arguments: argparse.Namespace, *, build: Callable[[Settings], App] | 
     return OK
 
 
+def _serve_by_workers(settings: Settings, given: Sequence[str] | None) -> int:
+    """Start workers, each of which serves as one process would."""
+    from plannerd.telemetry.logging import get_logger
+    from plannerd.transport.listening import ListenError, check_exposure, resolve, usable
+    from plannerd.workers import Workers, cores, own_command, reserve
+
+    server = settings.server
+    if settings.store.url is None:
+        get_logger().warning(
+            "workers_without_store",
+            detail="each worker has a memory of its own: a client that meets another one goes on from its state",
+        )
+
+    async def serve(stack: ExitStack) -> int:
+        addresses = await resolve(server.host)
+        tls = server.tls.cert_file is not None
+        check_exposure(server.host, addresses, tls=tls, allow_insecure=server.allow_insecure)
+        addresses = usable(server.host, addresses, server.port, server.reuse_port)
+        port = reserve(stack, addresses, server.port)
+        patience = server.drain_delay_seconds + server.grace_period_seconds + _WORKER_SECONDS
+        patience += 2 * settings.telemetry.flush_seconds
+        return await Workers(own_command(given), server.workers or cores(), port, patience).run(_announce)
+
+    try:
+        with ExitStack() as stack:
+            return asyncio.run(serve(stack))
+    except ListenError as error:
+        complain(error)
+        return FAILED
+
+
 def _overrides(arguments: argparse.Namespace) -> dict[str, Any]:
     given = {
-        "server": {"host": arguments.host, "port": arguments.port, "allow_insecure": arguments.allow_insecure},
+        "server": {
+            "host": arguments.host,
+            "port": arguments.port,
+            "allow_insecure": arguments.allow_insecure,
+            "workers": arguments.workers,
+            "reuse_port": True if arguments.worker is not None else None,
+        },
         "log": {"level": arguments.log_level, "format": arguments.log_format},
     }
     return {
@@ -89,3 +148,9 @@ def _announce(targets: tuple[str, ...]) -> None:
     with suppress(OSError):
         for target in targets:
             print(f"listening on {target}", flush=True)
+
+
+def _tell_parent(targets: tuple[str, ...]) -> None:
+    """Tell the process that started this one what is listened on: one line."""
+    with suppress(OSError):
+        print(*targets, flush=True)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from typing import Final
 
 from plannerd.decisions.answers import MAX_MODEL_CHARS, DecisionResponse
 from plannerd.decisions.deadline import seconds_left
@@ -14,6 +16,9 @@ from plannerd.decisions.questions import DecisionRequest
 from plannerd.decisions.retries import RETRIES_SPENT
 from plannerd.decisions.validation import check_answers, check_limits, check_request, checked_usage, sendable
 from plannerd.errors import PlannerdError, Reason
+
+_DOWN: Final = (Reason.DECISION_MODEL_UNAVAILABLE, Reason.DECISION_MODEL_CREDENTIALS, Reason.DECISION_MODEL_REJECTED)
+"""After these a model counts as down, until it answers again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,15 +35,23 @@ class DecisionModels:
     Args:
         models: the models by name; may be empty, for planners that ask none.
         default: the name of the model for those who name none; the only model, if there is one alone.
+        clock: monotonic seconds.
 
     Raises:
         ValueError: `default` is not among the names.
     """
 
-    def __init__(self, models: Mapping[str, DecisionModel], default: str | None = None) -> None:
+    def __init__(
+        self,
+        models: Mapping[str, DecisionModel],
+        default: str | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         if default is not None and default not in models:
             raise ValueError(f"the default decision model '{default}' is none of those configured: {_list(models)}")
         self._models = {name: NamedModel(name, model) for name, model in models.items()}
+        self._clock = clock
+        self._down: dict[str, tuple[float, Reason]] = {}
         self._default = next(iter(models)) if default is None and len(models) == 1 else default
         self._open = dict.fromkeys(models, 0)
 
@@ -94,9 +107,12 @@ class DecisionModels:
             response = masked_response(await _decide(named, request, timeout), secrets_of(named.model))
         except PlannerdError as error:
             mask_error(error, secrets_of(named.model))
+            if error.reason in _DOWN:
+                self._down[named.name] = (self._clock(), error.reason)
             raise
         finally:
             self._open[named.name] -= 1
+        self._down.pop(named.name, None)
         answers = check_answers(request.questions, response.answers)
         return replace(
             response,
@@ -104,6 +120,11 @@ class DecisionModels:
             model=sendable(response.model, MAX_MODEL_CHARS),
             usage=checked_usage(response.usage),
         )
+
+    def down(self, name: str, seconds: float) -> Reason | None:
+        """Why the last decision of a model failed, if that was not longer ago than `seconds`; None: it works."""
+        failed = self._down.get(name)
+        return failed[1] if failed is not None and self._clock() - failed[0] <= seconds else None
 
     async def close(self) -> None:
         """Close every model."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -10,7 +9,7 @@ from plannerd.conditions import Beliefs
 from plannerd.invocations.calls import CallResult, LiveCall
 from plannerd.invocations.explanation import ExplainLevel, Explanation
 from plannerd.invocations.position import Position
-from plannerd.invocations.record import Definition, InvocationOptions, StepAction
+from plannerd.invocations.record import Definition, EndOutcome, InvocationOptions, StepAction
 from plannerd.invocations.scope import ScopeChange
 from plannerd.invocations.state_format import ExecutionState
 from plannerd.planners.moves import Warn
@@ -75,22 +74,23 @@ class NextActionCommand:
     results: tuple[CallResult, ...]
 
 
-class EndOutcome(enum.Enum):
-    """How an invocation went, as its client says."""
-
-    UNSPECIFIED = "unspecified"
-    COMPLETED = "completed"
-    FAILED = "failed"
-    ABANDONED = "abandoned"
-
-
 @dataclass(frozen=True, slots=True)
 class EndCommand:
-    """Release an invocation."""
+    """Release an invocation.
+
+    Attributes:
+        invocation_id: which.
+        base: the position that the client knows; None: whatever it is.
+        outcome: how it went.
+        message: why, for operators.
+        operator: the identity of the operator who ends it; None: its client does.
+    """
 
     invocation_id: str
     base: Position | None
     outcome: EndOutcome = EndOutcome.UNSPECIFIED
+    message: str = ""
+    operator: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

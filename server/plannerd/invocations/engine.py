@@ -37,7 +37,7 @@ from plannerd.invocations.locks import KeyedLocks
 from plannerd.invocations.observer import UNOBSERVED, Observer, StepCommand
 from plannerd.invocations.placing import check_beliefs, ended, live, owner_changed, place
 from plannerd.invocations.position import Position, Relation, relate
-from plannerd.invocations.record import InvocationOptions, Record, Reply, SuspendCalls, Tombstone
+from plannerd.invocations.record import Ending, InvocationOptions, Record, Reply, SuspendCalls, Tombstone
 from plannerd.invocations.resume import check_replaceable, init_digest, resumed, taken_over
 from plannerd.invocations.scope import ScopeLimits
 from plannerd.invocations.state_format import dump_state
@@ -90,6 +90,8 @@ class Engine:
         observe: hears of every committed step.
         state_format: the version of the execution states that are written; default: the newest.
         observer: hears of everything, for telemetry.
+        wall_clock: seconds since the epoch.
+        keep_messages: keep what clients say when they end an invocation, for operators.
     """
 
     def __init__(
@@ -105,6 +107,8 @@ class Engine:
         observe: Callable[[StepEvent], None] = lambda event: None,
         state_format: int | None = None,
         observer: Observer = UNOBSERVED,
+        wall_clock: Callable[[], float] = time.time,
+        keep_messages: bool = False,
     ) -> None:
         self.limits = limits
         self._definitions = definitions or Definitions()
@@ -117,12 +121,15 @@ class Engine:
         self._observe = observe
         self._state_format = state_format
         self._observer = observer
+        self._wall_clock = wall_clock
+        self._keep_messages = keep_messages
         self._locks = KeyedLocks()
 
     # ---- requests ----------------------------------------------------------------------------------
 
     async def init(self, identity: str, command: InitCommand) -> InitReply:
         """Start or continue an invocation (rows 3 to 8b)."""
+        now = self._wall_clock()
         definition = self._definitions.define(command.configuration)
         asks = definition.planner.asks
         if asks is not None:
@@ -137,6 +144,8 @@ class Engine:
             init_digest=init_digest(command, definition),
             planner_state=definition.planner.initial(),
             traceparent=command.traceparent,
+            began=now,
+            changed=now,
         )
         record = resumed(fresh, command)
         record = replace(record, traceparent=self._observer.begun(command, record.traceparent))
@@ -148,7 +157,7 @@ class Engine:
                 kept = await self._store.get(key, fresh=True)
                 existing = kept.content if kept is not None else None
                 if isinstance(existing, Tombstone):
-                    raise ended(command.invocation_id)
+                    raise ended(command.invocation_id, existing)
                 if existing is not None and not command.take_over:
                     if existing.init_digest == record.init_digest and existing.reply is None:
                         return self._init_reply(existing)
@@ -213,8 +222,24 @@ class Engine:
                     self._observer.found(existing)
                 if command.base is not None and relate(command.base, existing.position) in _NOT_OWNER:
                     raise owner_changed(command.invocation_id, existing.position)
-                if isinstance(existing, Tombstone) or await self._store.end(key, Tombstone(existing.position), kept):
+                if isinstance(existing, Tombstone):
                     return
+                tombstone = Tombstone(existing.position, self._ending(existing, command))
+                if await self._store.end(key, tombstone, kept):
+                    return
+
+    def _ending(self, record: Record, command: EndCommand) -> Ending:
+        by_operator = command.operator is not None
+        return Ending(
+            outcome=command.outcome,
+            message=command.message if by_operator or self._keep_messages else "",
+            by_operator=by_operator,
+            operator=command.operator or "",
+            planner=record.definition.kind,
+            model=record.options.model,
+            began=record.began,
+            at=self._wall_clock(),
+        )
 
     # ---- the step as a transaction -----------------------------------------------------------------
 
@@ -297,7 +322,7 @@ class Engine:
             transition = Transition(record, command.beliefs, decider.ask, self.limits.scope)
             after, explanation, warnings = await step(record, transition)
             explanation = replace(explanation, decisions=tuple(decider.records), seconds=self._clock() - started)
-            after = replace(after, model=decider.model)
+            after = replace(after, model=decider.model, changed=self._wall_clock())
             reply = self._reply(after, explanation, (*warnings, *decider.warnings))
             encoded = self._fit(after, reply)
             if after.position != record.position:

@@ -23,7 +23,7 @@ def live(kept: Kept | None, invocation_id: str) -> Record:
             metadata={"invocation_id": invocation_id},
         )
     if isinstance(kept.content, Tombstone):
-        raise ended(invocation_id)
+        raise ended(invocation_id, kept.content)
     return kept.content
 
 
@@ -80,12 +80,15 @@ def check_beliefs(definition: Definition, beliefs: Beliefs) -> None:
         )
 
 
-def ended(invocation_id: str) -> PlannerdError:
+def ended(invocation_id: str, tombstone: Tombstone) -> PlannerdError:
     """The error of whoever asks for an invocation that was ended."""
+    how, metadata = "", {"invocation_id": invocation_id}
+    if tombstone.ending is not None and tombstone.ending.by_operator:
+        how, metadata["ended_by"] = f" by an operator ({tombstone.ending.message})", "operator"
     return PlannerdError(
         Reason.INVOCATION_ENDED,
-        f"The invocation '{invocation_id}' was ended. Start another one under a new id.",
-        metadata={"invocation_id": invocation_id},
+        f"The invocation '{invocation_id}' was ended{how}. Start another one under a new id.",
+        metadata=metadata,
     )
 
 

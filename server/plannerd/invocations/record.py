@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import TypeAlias
@@ -174,6 +175,8 @@ class Record:
         model: the decision model as it last named itself.
         traceparent: the trace that the invocation belongs to.
         reconfigured: whether it was resumed with another configuration since it began.
+        began: when Init made it, in seconds since the epoch.
+        changed: when its last step was made, in the same way.
     """
 
     invocation_id: str
@@ -196,6 +199,8 @@ class Record:
     model: str = ""
     traceparent: str = ""
     reconfigured: bool = False
+    began: float = 0.0
+    changed: float = 0.0
 
     @property
     def terminal(self) -> bool:
@@ -212,8 +217,43 @@ class Record:
         return tuple(call for call in self.calls if call.status in statuses)
 
 
+class EndOutcome(enum.Enum):
+    """How an invocation went, as its client says."""
+
+    UNSPECIFIED = "unspecified"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    ABANDONED = "abandoned"
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How an invocation was ended, for operators.
+
+    Attributes:
+        outcome: how it went, as its client said.
+        message: why: the operator's reason, or what its client said.
+        by_operator: whether an operator ended it.
+        operator: which one.
+        planner: its planner's name.
+        model: the configured name of its decision model.
+        began: when it began, in seconds since the epoch.
+        at: when it was ended, in the same way.
+    """
+
+    outcome: EndOutcome = EndOutcome.UNSPECIFIED
+    message: str = ""
+    by_operator: bool = False
+    operator: str = ""
+    planner: str = ""
+    model: str = ""
+    began: float = 0.0
+    at: float = 0.0
+
+
 @dataclass(frozen=True, slots=True)
 class Tombstone:
     """What is left of an invocation that was ended, for a while."""
 
     position: Position
+    ending: Ending | None = None

@@ -87,6 +87,7 @@ CODES: Final[Mapping[Reason, grpc.StatusCode]] = {
     Reason.STORE_FULL: grpc.StatusCode.RESOURCE_EXHAUSTED,
     Reason.DRAINING: grpc.StatusCode.UNAVAILABLE,
     Reason.UNAUTHENTICATED: grpc.StatusCode.UNAUTHENTICATED,
+    Reason.PERMISSION_DENIED: grpc.StatusCode.PERMISSION_DENIED,
     Reason.NOT_IMPLEMENTED: grpc.StatusCode.UNIMPLEMENTED,
     Reason.SWITCHED_OFF: grpc.StatusCode.UNIMPLEMENTED,
     Reason.DEADLINE_EXCEEDED: grpc.StatusCode.DEADLINE_EXCEEDED,

@@ -27,9 +27,11 @@ from pydantic_settings import SettingsError as SourceError
 
 from plannerd.settings.base import MIB, Bytes, Count, File, Seconds, Section
 from plannerd.settings.grpc import GrpcSettings
+from plannerd.settings.health import HealthSettings
 from plannerd.settings.langchain import LangChainSettings
 from plannerd.settings.limits import LimitsSettings
 from plannerd.settings.security import AuthSettings, TlsSettings
+from plannerd.settings.operations import OperationsSettings
 from plannerd.settings.store import StoreSettings
 from plannerd.settings.systemone import SystemOneSettings
 from plannerd.settings.telemetry import TelemetrySettings
@@ -72,6 +74,11 @@ class ServerSettings(Section):
         description="Share the port with other processes that set this too (SO_REUSEPORT). Off, a second server on "
         "the port fails to start.",
     )
+    workers: Annotated[int, Field(ge=0, le=256)] = Field(
+        1,
+        description="How many processes serve, each a whole server, behind the one port. 0: one for each core. Without "
+        "a shared store each has a memory of its own.",
+    )
     reflection: bool | None = Field(
         None,
         description="Tell clients such as grpcurl which services there are. null: only where everything that is "
@@ -100,6 +107,18 @@ class ServerSettings(Section):
         10_000,
         description="Calls that one connection may have under way, streams among them (HTTP/2 MAX_CONCURRENT_STREAMS). "
         "A client holds back what is beyond it until others have ended.",
+    )
+    max_connection_age_seconds: Seconds | None = Field(
+        1800.0,
+        gt=0,
+        description="How long a connection is used for new calls, give or take a tenth. Then its client makes a new "
+        "one, which may lead to another server. null: for ever.",
+    )
+    max_connection_age_grace_seconds: Seconds = Field(
+        300.0,
+        gt=0,
+        description="How long calls under way on such a connection may still take; then they are cut. Streams (Run) "
+        "end before, between two requests, with OK. Keep it well above decisions.timeout_seconds.",
     )
     drain_delay_seconds: Seconds = Field(
         0.0,
@@ -224,8 +243,10 @@ class Settings(BaseSettings):
     auth: AuthSettings = AuthSettings()
     limits: LimitsSettings = LimitsSettings()
     invocations: InvocationsSettings = InvocationsSettings()
+    health: HealthSettings = HealthSettings()
     store: StoreSettings = StoreSettings()
     decisions: DecisionsSettings = DecisionsSettings()
+    operations: OperationsSettings = OperationsSettings()
     log: LogSettings = LogSettings()
     telemetry: TelemetrySettings = TelemetrySettings()
 
@@ -286,6 +307,19 @@ def reference() -> Iterator[tuple[tuple[str, ...], str, str]]:
     yield from _describe(Settings, ())
     for kind in get_args(get_args(ModelSettings)[0]):
         yield from _describe(kind, ("decisions", "models", "NAME"))
+
+
+def schema() -> dict[str, Any]:
+    """A JSON schema of the settings file."""
+    described = Settings.model_json_schema()
+    models = described["$defs"]["DecisionsSettings"]["properties"]["models"]
+    models["additionalProperties"] = False  # names that the pattern does not allow
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        **described,
+        "title": "Settings of plannerd",
+        "description": "The file of `plannerd serve --config FILE`. Values may also come from the environment.",
+    }
 
 
 def reference_table() -> str:

@@ -13,6 +13,7 @@ import sys
 import traceback
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from functools import partial
 from types import TracebackType
 from typing import Final, Literal, TextIO, TypeAlias
 
@@ -39,7 +40,12 @@ _ERRORS: Final = frozenset({"INTERNAL", "UNKNOWN", "DATA_LOSS"})
 
 
 def configure(
-    level: Level = "info", form: Format = "json", *, error_messages: bool = False, stream: TextIO | None = None
+    level: Level = "info",
+    form: Format = "json",
+    *,
+    error_messages: bool = False,
+    worker: int | None = None,
+    stream: TextIO | None = None,
 ) -> None:
     """Set up structlog and the standard library's logging for this process.
 
@@ -47,12 +53,15 @@ def configure(
         level: the least important lines that are written.
         form: one JSON object a line, or text for people (in colour on a terminal).
         error_messages: write the messages of exceptions, not only their types and places.
+        worker: the number of this process among several, for each line.
         stream: where to; default standard error.
     """
     stream = sys.stderr if stream is None else stream
     exceptions = _Exceptions(error_messages)
     render: Processor = _json_line if form == "json" else structlog.dev.ConsoleRenderer(colors=stream.isatty())
     shared: list[Processor] = [structlog.processors.add_log_level, _add_time, exceptions]
+    if worker is not None:
+        shared.append(partial(_add_worker, worker))
     structlog.configure(
         processors=[*shared, render],
         wrapper_class=structlog.make_filtering_bound_logger(_LEVELS[level]),
@@ -162,6 +171,11 @@ def printable(text: str) -> str:
 
 def _add_time(logger: WrappedLogger, method: str, event: EventDict) -> EventDict:
     event["timestamp"] = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return event
+
+
+def _add_worker(worker: int, logger: WrappedLogger, method: str, event: EventDict) -> EventDict:
+    event.setdefault("worker", worker)
     return event
 
 

@@ -46,12 +46,27 @@ class Address:
         Raises:
             OSError: it can't be had.
         """
-        family = socket.AF_INET6 if self.ip.version == 6 else socket.AF_INET
-        with socket.socket(family, socket.SOCK_STREAM) as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self._bind(port, reuse).close()
+
+    def hold(self, port: int) -> socket.socket:
+        """Bind the port for processes that share it, without listening.
+
+        Raises:
+            OSError: it can't be had.
+        """
+        return self._bind(port, reuse=True)
+
+    def _bind(self, port: int, reuse: bool) -> socket.socket:
+        bound = socket.socket(socket.AF_INET6 if self.ip.version == 6 else socket.AF_INET, socket.SOCK_STREAM)
+        try:
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             if reuse:
-                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-            probe.bind((str(self.ip), port))
+                bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+            bound.bind((str(self.ip), port))
+        except BaseException:
+            bound.close()
+            raise
+        return bound
 
 
 async def resolve(host: str) -> tuple[Address, ...]:

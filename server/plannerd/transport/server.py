@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import signal
-from collections.abc import Callable, Coroutine, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Coroutine, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
@@ -15,6 +13,7 @@ from grpc_reflection.v1alpha import reflection  # type: ignore[import-untyped]
 
 from plannerd.security.files import WatchedFiles, keep_looking
 from plannerd.settings import ServerSettings
+from plannerd.settings.health import HealthSettings
 from plannerd.telemetry.calls import Calls
 from plannerd.telemetry.logging import CallLog, get_logger
 from plannerd.transport.gate import Gate
@@ -25,6 +24,8 @@ from plannerd.transport.listening import ListenError, check_exposure, resolve, u
 from plannerd.transport.messages import MessageBounds
 from plannerd.transport.protection import UNPROTECTED, Protection
 from plannerd.transport.quiet import quieten_grpc
+from plannerd.transport.readiness import Dependency, Readiness
+from plannerd.transport.stopping import LastResort, signals
 from plannerd.transport.streams import StreamBounds
 from plannerd.transport.tls import server_credentials
 
@@ -35,6 +36,13 @@ if TYPE_CHECKING:
 _CUT_SECONDS: Final = 2.0
 _FLUSH_SECONDS: Final = 1.0
 _FOR_EVER: Final = 10.0**9
+# Of the grace on a connection that is too old, how much a stream has until it ends itself.
+_STREAM_SHARE: Final = 0.8
+
+CLOSE_SECONDS: Final = 3.0
+"""What the parts of a server have to let go of what they hold, once it has stopped."""
+
+_BEYOND_SECONDS: Final = _CUT_SECONDS + _FLUSH_SECONDS + CLOSE_SECONDS + 1.0
 
 
 class Server:
@@ -45,6 +53,8 @@ class Server:
         services: what to serve, beside health and reflection.
         calls: hears of every call, for telemetry.
         protection: TLS, who may call, and the files that both come from.
+        dependencies: what health looks at; those with patience concern the server as a whole and its first service.
+        health: how often it looks.
     """
 
     def __init__(
@@ -53,6 +63,8 @@ class Server:
         services: Sequence[Service],
         calls: Calls | None = None,
         protection: Protection = UNPROTECTED,
+        dependencies: Sequence[Dependency] = (),
+        health: HealthSettings | None = None,
     ) -> None:
         self._settings = settings
         self._protection = protection
@@ -61,6 +73,12 @@ class Server:
         self._calls = calls
         self._gate = Gate(CallLog(self._log), calls, protection.admission)
         self._health = Health()
+        self._readiness = Readiness(
+            self._health,
+            dependencies,
+            [service.name for service in self._services[:1]],
+            (health or HealthSettings()).interval_seconds,
+        )
         self._server: grpc.aio.Server | None = None
         self._targets: tuple[str, ...] = ()
         self._port = 0
@@ -77,6 +95,11 @@ class Server:
     def targets(self) -> tuple[str, ...]:
         """What is listened on, once started: `127.0.0.1:50051`, `[::1]:50051`."""
         return self._targets
+
+    @property
+    def patience(self) -> float:
+        """The longest that stopping waits for calls to end."""
+        return self._settings.drain_delay_seconds + self._settings.grace_period_seconds
 
     @property
     def calls(self) -> int:
@@ -100,7 +123,12 @@ class Server:
         quieten_grpc()
         self._server = grpc.aio.server(options=channel_options(settings))
         bounds = MessageBounds(settings.max_request_bytes, settings.max_reply_bytes)
-        streams = StreamBounds(settings.stream_idle_seconds, settings.max_streams)
+        aged = settings.max_connection_age_seconds is not None
+        streams = StreamBounds(
+            settings.stream_idle_seconds,
+            settings.max_streams,
+            _STREAM_SHARE * settings.max_connection_age_grace_seconds if aged else None,
+        )
         self._server.add_generic_rpc_handlers(
             [service_handler(service, self._gate, bounds, streams) for service in self._services]
         )
@@ -118,7 +146,8 @@ class Server:
         if self._calls is not None:
             self._calls.listening(settings.host, self._port)
         await self._server.start()
-        await self._health.serving(names)
+        self._health.serving(names)
+        self._readiness.start()
         self._looking = [
             asyncio.create_task(keep_looking(every, watched)) for every, watched in self._protection.watched
         ]
@@ -152,7 +181,8 @@ class Server:
         hurry = asyncio.Event() if hurry is None else hurry
         try:
             self._log.info("stopping", calls=self._gate.inside)
-            await self._health.enter_graceful_shutdown()
+            self._health.drain()
+            await self._readiness.stop()
             await _first_of(self._settings.drain_delay_seconds, hurry.wait())
             self._gate.drain()
             await _first_of(self._settings.grace_period_seconds, hurry.wait(), self._gate.empty())
@@ -187,23 +217,24 @@ class Server:
         await self.stop()
 
 
-async def run(server: Server, announce: Callable[[tuple[str, ...]], None]) -> None:
+async def run(server: Server, announce: Callable[[tuple[str, ...]], None], farewell: float = 0.0) -> None:
     """Serve until SIGTERM or SIGINT, then stop gracefully; a second signal makes that quick.
 
     Args:
         server: not started yet.
         announce: is told what is listened on, once requests are served.
+        farewell: seconds that the caller needs afterwards, beside `CLOSE_SECONDS`.
 
     Raises:
         ListenError: the server can't listen as it is told to.
         Exception: what the server died of.
     """
-    stop, hurry = asyncio.Event(), asyncio.Event()
+    stop, hurry, last_resort = asyncio.Event(), asyncio.Event(), LastResort()
 
-    def on_signal() -> None:
-        (hurry if stop.is_set() else stop).set()
+    def resort(first: bool) -> None:
+        last_resort.within(_BEYOND_SECONDS + (server.patience + farewell if first else 0.0))
 
-    with _signals(on_signal):
+    with signals(stop.set, hurry.set, resort):
         await server.start()
         announce(server.targets)
         await _first_of(_FOR_EVER, stop.wait(), server.wait_closed())
@@ -226,6 +257,8 @@ def channel_options(settings: ServerSettings) -> list[tuple[str, int]]:
         ("grpc.server.max_pending_requests_hard_limit", 2 * settings.max_connection_calls),
         ("grpc.max_allowed_incoming_connections", settings.max_connections),
         ("grpc.server_handshake_timeout_ms", _milliseconds(settings.handshake_timeout_seconds)),
+        ("grpc.max_connection_age_ms", _milliseconds(settings.max_connection_age_seconds or _FOR_EVER)),
+        ("grpc.max_connection_age_grace_ms", _milliseconds(settings.max_connection_age_grace_seconds)),
         ("grpc.keepalive_time_ms", _milliseconds(keepalive.interval_seconds)),
         ("grpc.keepalive_timeout_ms", _milliseconds(keepalive.timeout_seconds)),
         # In grpc 1.85 this one, of 60 s by default, is what ends the wait for a keepalive ping as well.
@@ -258,17 +291,3 @@ async def _first_of(seconds: float, *waits: Coroutine[Any, Any, Any]) -> None:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-
-
-@contextmanager
-def _signals(handler: Callable[[], None]) -> Iterator[None]:
-    """Call `handler` on SIGTERM and SIGINT."""
-    loop = asyncio.get_running_loop()
-    chosen = (signal.SIGTERM, signal.SIGINT)
-    for number in chosen:
-        loop.add_signal_handler(number, handler)
-    try:
-        yield
-    finally:
-        for number in chosen:
-            loop.remove_signal_handler(number)

@@ -50,10 +50,12 @@ class StreamBounds:
     Attributes:
         idle_seconds: how long one may wait for its client's next request before the server ends it.
         streams: how many there may be.
+        age_seconds: how old one may be when it waits for its client's next request; None: any age.
     """
 
     idle_seconds: float = 300.0
     streams: int = 10_000
+    age_seconds: float | None = None
 
 
 DEFAULT_BOUNDS: Final = StreamBounds()
@@ -73,7 +75,7 @@ def streaming(
             if len(open_streams) >= bounds.streams:
                 raise _too_many(bounds.streams)
             open_streams.add(passage)
-            await _Stream(codec, behave(passage.facts()), gate, passage).run(bounds.idle_seconds)
+            await _Stream(codec, behave(passage.facts()), gate, passage).run(bounds)
         except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 (the gate logs and answers)
             await gate.fail(passage, error)
         finally:
@@ -101,17 +103,21 @@ class _Stream:
         # Since when the next request is waited for, and what ended that wait.
         self._idle_since: float | None = None
         self._interrupted = False
+        self._old = False
 
-    async def run(self, idle_seconds: float) -> None:
+    async def run(self, bounds: StreamBounds) -> None:
         """Answer requests until the client sends no more, waits for too long, or there is no more to say."""
         self._passage.interrupt = self._interrupt
-        self._timer = self._loop.call_later(idle_seconds, self._check_idle, idle_seconds)
+        self._timer = self._loop.call_later(bounds.idle_seconds, self._check_idle, bounds.idle_seconds)
+        self._end = None if bounds.age_seconds is None else self._loop.call_later(bounds.age_seconds, self._grow_old)
         try:
             while (raw := await self._next()) is not _END:
                 if await self._answer(cast("bytes", raw)):
                     break
         finally:
             self._timer.cancel()
+            if self._end is not None:
+                self._end.cancel()
             if self._ahead is not None:
                 self._ahead.cancel()
                 await asyncio.gather(self._ahead, return_exceptions=True)
@@ -148,6 +154,8 @@ class _Stream:
         """The next request; _END after the last."""
         self._passage.idle = True
         self._gate.check_open()
+        if self._old and (self._ahead is None or not self._ahead.done()):
+            return _END
         self._idle_since = self._loop.time()
         try:
             if self._ahead is None:
@@ -187,6 +195,10 @@ class _Stream:
             self._interrupt()
         else:
             self._timer = self._loop.call_at(since + seconds, self._check_idle, seconds)
+
+    def _grow_old(self) -> None:
+        self._old = True
+        self._interrupt()
 
     def _interrupt(self) -> None:
         """End the wait for the next request, if there is one."""

@@ -130,6 +130,8 @@ def test_options_follow_the_settings() -> None:
                 max_connection_calls=77,
                 max_connections=88,
                 handshake_timeout_seconds=2.5,
+                max_connection_age_seconds=None,
+                max_connection_age_grace_seconds=7.0,
                 keepalive=KeepaliveSettings(
                     interval_seconds=1.5, timeout_seconds=1_000_000, min_client_interval_seconds=0
                 ),
@@ -145,6 +147,8 @@ def test_options_follow_the_settings() -> None:
         "grpc.server.max_pending_requests_hard_limit": 154,
         "grpc.max_allowed_incoming_connections": 88,
         "grpc.server_handshake_timeout_ms": 2500,
+        "grpc.max_connection_age_ms": 2**31 - 1,
+        "grpc.max_connection_age_grace_ms": 7000,
         "grpc.keepalive_time_ms": 1500,
         "grpc.keepalive_timeout_ms": 1_000_000_000,
         "grpc.http2.ping_timeout_ms": 1_000_000_000,

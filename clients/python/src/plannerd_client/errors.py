@@ -264,6 +264,10 @@ class Unauthenticated(PlannerdError, reason="UNAUTHENTICATED"):
     """No valid identity."""
 
 
+class PermissionDenied(PlannerdError, reason="PERMISSION_DENIED"):
+    """Only operators of the server may do this."""
+
+
 class NotImplementedByServer(PlannerdError, reason="NOT_IMPLEMENTED"):
     """This version of the server can't do it yet."""
 
@@ -395,5 +399,6 @@ WITHOUT_REASON: Final[Mapping[str, type[PlannerdError]]] = {
     "DEADLINE_EXCEEDED": DeadlineExceeded,
     "CANCELLED": RequestCancelled,
     "UNAUTHENTICATED": Unauthenticated,
+    "PERMISSION_DENIED": PermissionDenied,
 }
 """The class for errors that no plannerd gave a reason, by gRPC code: broken connections, local deadlines, proxies."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol, TypeAlias, cast
 
@@ -12,6 +13,7 @@ from glide import (
     AdvancedGlideClientConfiguration,
     AdvancedGlideClusterClientConfiguration,
     BackoffStrategy,
+    ClusterScanCursor,
     GlideClient,
     GlideClientConfiguration,
     GlideClusterClient,
@@ -34,6 +36,7 @@ Answer: TypeAlias = "int | bytes | list[bytes] | dict[bytes, bytes] | None"
 _BACKOFF: Final = BackoffStrategy(num_of_retries=6, factor=20, exponent_base=2, jitter_percent=20)
 _FIRST_WAIT: Final = 0.02
 _LONGEST_WAIT: Final = 0.5
+_CURSORS: Final = 64  # listings of a cluster that can be gone on with
 _ATTEMPTS: Final = 4  # that fit into the time of one request, if each of them is waited for in vain
 
 
@@ -71,11 +74,30 @@ class RedisTarget:
 class Connection(Protocol):
     """Runs scripts."""
 
+    @property
+    def problem(self) -> str:
+        """What went wrong last, in the words of the client; empty while all is well."""
+
     async def run(self, script: str, keys: Sequence[bytes], arguments: Sequence[bytes]) -> Answer:
         """What `script` answers.
 
         Raises:
             PlannerdError: STORE_UNAVAILABLE, after which the script ran or did not; STORE_FULL.
+        """
+
+    async def scan(self, pattern: str, cursor: str, count: int) -> tuple[list[bytes], str]:
+        """Some of the keys of that pattern, and where to go on; empty at the end and, to begin with, as `cursor`.
+
+        Raises:
+            PlannerdError: STORE_UNAVAILABLE.
+            ValueError: the cursor is none.
+        """
+
+    async def read(self, keys: Sequence[bytes], fields: Sequence[bytes]) -> list[dict[bytes, bytes | None]]:
+        """These fields of these hashes, or all where none are named.
+
+        Raises:
+            PlannerdError: STORE_UNAVAILABLE.
         """
 
     async def close(self) -> None:
@@ -98,8 +120,10 @@ class RedisConnection:
         self._client: GlideClient | GlideClusterClient | None = None
         self._connecting = asyncio.Lock()
         self._scripts: dict[str, Script] = {}
+        self._cursors: OrderedDict[str, ClusterScanCursor] = OrderedDict()
         self._down = False
         self._closed = False
+        self.problem = ""
         Logger.set_logger_config(LogLevel.OFF)  # it writes to standard error in a form of its own
 
     async def run(self, script: str, keys: Sequence[bytes], arguments: Sequence[bytes]) -> Answer:
@@ -111,12 +135,61 @@ class RedisConnection:
         known = self._scripts.get(script)
         if known is None:
             known = self._scripts[script] = Script(script)  # type: ignore[no-untyped-call]
+        script_of = known
+        answer = await self._ask(lambda client: client.invoke_script(script_of, keys=list(keys), args=list(arguments)))
+        return cast("Answer", answer)
+
+    async def scan(self, pattern: str, cursor: str, count: int) -> tuple[list[bytes], str]:
+        """Some of the keys of that pattern, and where to go on."""
+        if self._target.cluster:
+            return await self._scan_cluster(pattern, cursor, count)
+        if cursor and not cursor.isdecimal():
+            raise ValueError("it is of another store")
+
+        def scan(client: GlideClient | GlideClusterClient) -> Awaitable[object]:
+            return cast("GlideClient", client).scan(cursor or "0", pattern, count)
+
+        following, keys = cast("tuple[bytes, list[bytes]]", await self._ask(scan))
+        return keys, "" if following == b"0" else following.decode()
+
+    async def _scan_cluster(self, pattern: str, cursor: str, count: int) -> tuple[list[bytes], str]:
+        """The same over all nodes. Where it goes on is known to this process alone, and for the last listings."""
+        known = self._cursors.get(cursor) if cursor else ClusterScanCursor()  # type: ignore[no-untyped-call]
+        if known is None:
+            raise ValueError("it is of another replica, or too old")
+        chosen = known
+
+        def scan(client: GlideClient | GlideClusterClient) -> Awaitable[object]:
+            return cast("GlideClusterClient", client).scan(chosen, pattern, count)
+
+        following, keys = cast("tuple[ClusterScanCursor, list[bytes]]", await self._ask(scan))
+        if following.is_finished():
+            return keys, ""
+        name = following.get_cursor()
+        self._cursors[name] = following
+        while len(self._cursors) > _CURSORS:
+            self._cursors.popitem(last=False)
+        return keys, name
+
+    async def read(self, keys: Sequence[bytes], fields: Sequence[bytes]) -> list[dict[bytes, bytes | None]]:
+        """These fields of these hashes, or all where none are named."""
+
+        async def read_one(key: bytes) -> dict[bytes, bytes | None]:
+            if not fields:
+                return cast("dict[bytes, bytes | None]", await self._ask(lambda client: client.hgetall(key)))
+            values = await self._ask(lambda client: client.hmget(key, list(fields)))
+            return dict(zip(fields, cast("list[bytes | None]", values), strict=True))
+
+        return list(await asyncio.gather(*map(read_one, keys)))
+
+    async def _ask(self, request: Callable[[GlideClient | GlideClusterClient], Awaitable[object]]) -> object:
+        """Send a request until it is answered or its time is over."""
         give_up = self._clock() + self._target.timeout
         wait = _FIRST_WAIT
         while not self._closed:
             try:
                 client = self._client or await self._connect()
-                answer = await client.invoke_script(known, keys=list(keys), args=list(arguments))
+                answer = await request(client)
             except GlideError as error:
                 if str(error).startswith("OOM"):
                     raise _full() from None
@@ -126,8 +199,9 @@ class RedisConnection:
             else:
                 if self._down:
                     self._down = False
+                    self.problem = ""
                     get_logger().info("store_back")
-                return cast("Answer", answer)
+                return answer
             await asyncio.sleep(wait)
             wait = min(2 * wait, _LONGEST_WAIT)
         raise _unavailable(self._target.timeout)
@@ -151,9 +225,10 @@ class RedisConnection:
 
     def _note_failure(self, error: GlideError) -> None:
         """Log the first failure of a row."""
+        self.problem = str(error)[:200]
         if not self._down and not self._closed:
             self._down = True
-            get_logger().warning("store_unavailable", error=type(error).__name__, detail=str(error)[:200])
+            get_logger().warning("store_unavailable", error=type(error).__name__, detail=self.problem)
 
 
 def _attempt_milliseconds(target: RedisTarget) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Final
@@ -9,7 +10,8 @@ from typing import Final
 from plannerd.invocations.record import Record, Tombstone
 from plannerd.invocations.state_format import ExecutionState
 from plannerd.invocations.stores.entries import Entries, MemoryBounds
-from plannerd.invocations.stores.store import Kept, Key
+from plannerd.invocations.stores.store import Kept, Key, Page
+from plannerd.invocations.summary import summarize
 
 __all__ = ["MemoryBounds", "MemoryStore"]
 
@@ -29,6 +31,7 @@ class MemoryStore:
     def __init__(self, bounds: MemoryBounds, clock: Callable[[], float]) -> None:
         self._bounds = bounds
         self._entries = Entries(bounds, clock)
+        self._name = secrets.token_hex(4)
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -46,6 +49,20 @@ class MemoryStore:
         """Whether the caller has fewer invocations than it may have."""
         most = self._bounds.max_per_identity
         return most is None or self._entries.count(key[0]) < most
+
+    async def peek(self, key: Key) -> Kept | None:
+        """What is kept, without touching it."""
+        self._entries.expire()
+        return self._entries.peek(key)
+
+    async def page(self, cursor: str, count: int) -> Page:
+        """Some of what is kept, in the order in which it came."""
+        name, _, number = cursor.partition(".")
+        if cursor and (name != self._name or not number.isdecimal()):
+            raise ValueError("it is of another replica, or of one that was started again")
+        found, last = self._entries.page(int(number or 0), count)
+        entries = tuple(summarize(*key, kept.content) for key, kept in found)
+        return Page(entries, f"{self._name}.{last}" if last else "")
 
     async def put(self, key: Key, record: Record, expected: Kept | None, state: ExecutionState | None = None) -> bool:
         """Keep `record`. One that was dropped for the bounds meanwhile is kept again: nobody else can write here."""
@@ -65,6 +82,10 @@ class MemoryStore:
         """Forget the invocation."""
         if self._is(key, expected):
             self._entries.forget(key)
+
+    async def check(self) -> str | None:
+        """It can always be used."""
+        return None
 
     async def close(self) -> None:
         """Nothing to do: everything goes with the process."""

@@ -20,9 +20,11 @@ from plannerd.invocations.record import Definition, Record, Tombstone
 from plannerd.invocations.state_format import ExecutionState, dump_state
 from plannerd.invocations.stores.connection import Answer, Connection
 from plannerd.invocations.stores.entries import Entries
-from plannerd.invocations.stores.scripts import ADMIT, CLAIM, DROP, GET, LEAVE, PUT, RELEASE, RENEW
-from plannerd.invocations.stores.store import Kept, Key, OutdatedError
+from plannerd.invocations.stores.scripts import ADMIT, CHECK, CLAIM, DROP, GET, LEAVE, PUT, RELEASE, RENEW
+from plannerd.invocations.stores.store import Kept, Key, OutdatedError, Page
+from plannerd.invocations.stores.stored_line import LINE_FIELDS, load_line
 from plannerd.invocations.stores.stored_record import (
+    OWNER,
     StoredFields,
     dump_changes,
     dump_record,
@@ -106,6 +108,22 @@ class RedisStore:
         keys = [self._of_owner(identity)]
         return await self._connection.run(ADMIT, keys, [invocation_id.encode(), self._idle, b"%d" % most]) == 1
 
+    async def peek(self, key: Key) -> Kept | None:
+        """What is kept, as it is now; this process remembers nothing of it."""
+        [fields] = await self._connection.read([self._names(key)[0]], ())
+        stored = {name: value for name, value in fields.items() if value is not None}
+        version = stored.pop(_VERSION, None)
+        return None if version is None else Kept(load(stored, self._define), version)
+
+    async def page(self, cursor: str, count: int) -> Page:
+        """Some of what is kept, in the order of the server. Only what a line needs is read, never a scope."""
+        begin = f"{self._prefix}:i:"
+        names, following = await self._connection.scan(f"{begin}{{*", cursor, count)
+        names = list(dict.fromkeys(names))
+        lines = await self._connection.read(names, LINE_FIELDS)
+        entries = (load_line(name[len(begin) + 1 : -1].decode(), line) for name, line in zip(names, lines, strict=True))
+        return Page(tuple(entry for entry in entries if entry is not None), following)
+
     async def put(self, key: Key, record: Record, expected: Kept | None, state: ExecutionState | None = None) -> bool:
         """Keep `record` in place of `expected`, in one round trip."""
         state = state or dump_state(record, self._state_format)
@@ -114,7 +132,9 @@ class RedisStore:
             changed, gone = dump_changes(record, before, state)
             version = await self._write(key, changed, expected, self._idle, gone=gone)
         else:
-            version = await self._write(key, dump_record(record, state), expected, self._idle, how=b"anew")
+            version = await self._write(
+                key, dump_record(record, state) | _owner_field(key), expected, self._idle, how=b"anew"
+            )
         if version is None:
             return False
         self._remembered.put(key, record, version)
@@ -122,7 +142,8 @@ class RedisStore:
 
     async def end(self, key: Key, tombstone: Tombstone, expected: Kept) -> bool:
         """Release the invocation and remember that it was ended."""
-        version = await self._write(key, dump_tombstone(tombstone), expected, self._tombstone, how=b"end")
+        fields = dump_tombstone(tombstone) | _owner_field(key)
+        version = await self._write(key, fields, expected, self._tombstone, how=b"end")
         self._remembered.forget(key)
         if version is not None and self._max_per_identity is not None:
             await self._connection.run(LEAVE, [self._of_owner(key[0])], [key[1].encode()])
@@ -136,6 +157,14 @@ class RedisStore:
     def claim(self, key: Key, expected: Kept) -> AbstractAsyncContextManager[None]:
         """Keep other replicas from asking a decision model for the same step."""
         return self._claimed(key, expected)
+
+    async def check(self) -> str | None:
+        """Ask the server for nothing."""
+        try:
+            await self._connection.run(CHECK, (f"{self._prefix}:check".encode(),), ())
+        except PlannerdError as error:
+            return self._connection.problem or error.message
+        return None
 
     async def close(self) -> None:
         """Close the connection, once the last claims are released."""
@@ -257,6 +286,11 @@ def _owner(identity: str) -> str:
 
 def _milliseconds(seconds: float) -> bytes:
     return b"%d" % max(1, round(seconds * 1000))
+
+
+def _owner_field(key: Key) -> StoredFields:
+    """Whose it is, for operators: the key itself has only a digest of it."""
+    return {OWNER: key[0].encode()}
 
 
 def _pairs(answer: list[bytes] | dict[bytes, bytes]) -> StoredFields:

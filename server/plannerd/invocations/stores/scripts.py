@@ -17,6 +17,9 @@ return redis.call('HGETALL', KEYS[1])
 """
 """ARGV: the version that is known (may be empty), milliseconds to live. 0: nothing there; 1: still that version."""
 
+CHECK: Final = "return 1"
+"""Does nothing, to see whether the server answers."""
+
 PUT: Final = """
 local version = redis.call('HGET', KEYS[1], 'v')
 if version == ARGV[2] then return 1 end

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
 from plannerd.invocations.record import Record, Tombstone
 from plannerd.invocations.state_format import ExecutionState
+from plannerd.invocations.summary import Summary
 
 Key: TypeAlias = tuple[str, str]
 """The identity of the caller and the id that it chose."""
@@ -37,6 +39,19 @@ class OutdatedError(Exception):
     """What was claimed is not what the store keeps any more: look again."""
 
 
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Some of what a store keeps.
+
+    Attributes:
+        entries: invocations in a line.
+        cursor: where to go on; empty at the end.
+    """
+
+    entries: tuple[Summary, ...]
+    cursor: str
+
+
 class Store(Protocol):
     """Keeps the latest record of each invocation. A step is committed when `put` has returned True.
 
@@ -63,6 +78,20 @@ class Store(Protocol):
     async def admits(self, key: Key) -> bool:
         """Whether the caller may have one invocation more; asked right before a `put` in place of nothing."""
 
+    async def peek(self, key: Key) -> Kept | None:
+        """What is kept now, for an operator: looking does not keep it alive."""
+
+    async def page(self, cursor: str, count: int) -> Page:
+        """Some of what is kept, for an operator.
+
+        Args:
+            cursor: where to go on; empty at the beginning.
+            count: about how many.
+
+        Raises:
+            ValueError: the cursor is none of this store's, or not any more.
+        """
+
     async def put(self, key: Key, record: Record, expected: Kept | None, state: ExecutionState | None = None) -> bool:
         """Keep `record` in place of `expected` (None: of nothing); False if that is not what is there any more.
 
@@ -78,6 +107,9 @@ class Store(Protocol):
 
     async def drop(self, key: Key, expected: Kept) -> None:
         """Forget the invocation, without a tombstone, if it is still as `expected`."""
+
+    async def check(self) -> str | None:
+        """Why the store can't be used at the moment, for the operator; None if it can."""
 
     async def close(self) -> None:
         """Let go of what the store holds; it is not used afterwards."""

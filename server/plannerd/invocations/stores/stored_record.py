@@ -12,7 +12,8 @@ client would send again (configuration, options, scope) and what makes a repeat 
 | `r` | the last reply, as it was sent |
 | `o` | outputs that the planner keeps for a later move, as a JSON list; only if there are any |
 | `s:KEY` | of one scope key: value, size and mark, as a JSON list |
-| `ended` | only of a tombstone |
+| `w` | the identity that it belongs to |
+| `ended` | only of a tombstone: how it was ended, as JSON |
 """
 
 from __future__ import annotations
@@ -26,10 +27,11 @@ from typing import Final, TypeAlias, cast
 from plannerd.errors import PlannerdError, Reason
 from plannerd.invocations.explanation import ExplainLevel
 from plannerd.invocations.position import Position
-from plannerd.invocations.record import Definition, InvocationOptions, Record, Reply, Tombstone
+from plannerd.invocations.record import Definition, Ending, EndOutcome, InvocationOptions, Record, Reply, Tombstone
 from plannerd.invocations.scope import Scope
 from plannerd.invocations.state_format import ExecutionState, dump_state, restore
 from plannerd.invocations.stores.scope_values import dump_values, load_values
+from plannerd.invocations.summary import status_of
 from plannerd.planners.fields import Fields
 from plannerd.planners.moves import Warn, WarningCode
 from plannerd.values import ScopeValue, Value
@@ -50,10 +52,26 @@ _OUTPUTS: Final = b"o"
 _SCOPE: Final = b"s:"
 _ENDED: Final = b"ended"
 
+OWNER: Final = b"w"
+"""The field of the identity that an invocation belongs to, which is in the key of a record and not in itself."""
+
 
 def dump_tombstone(tombstone: Tombstone) -> StoredFields:
     """The fields of an invocation that was ended."""
-    return {_POSITION: _position_text(tombstone.position), _ENDED: b"1"}
+    ending = tombstone.ending
+    if ending is None:
+        return {_POSITION: _position_text(tombstone.position), _ENDED: b"{}"}
+    written = {field.name: getattr(ending, field.name) for field in fields_of(ending)} | {
+        "outcome": ending.outcome.name
+    }
+    return {_POSITION: _position_text(tombstone.position), _ENDED: _encode(written).encode()}
+
+
+def load_tombstone(position: bytes, ended: bytes) -> Tombstone:
+    """What was stored of an invocation that was ended."""
+    given = json.loads(ended)
+    ending = Ending(**(given | {"outcome": EndOutcome[given["outcome"]]})) if given else None
+    return Tombstone(read_position(position), ending)
 
 
 def dump_record(record: Record, state: ExecutionState | None = None) -> StoredFields:
@@ -85,9 +103,9 @@ def load(stored: StoredFields, define: Callable[[bytes], Definition]) -> Record 
         PlannerdError: STATE_NEWER, where a newer version of the server wrote it.
         Exception: the fields are damaged.
     """
-    position = _read_position(stored[_POSITION])
+    position = read_position(stored[_POSITION])
     if _ENDED in stored:
-        return Tombstone(position)
+        return load_tombstone(stored[_POSITION], stored[_ENDED])
     meta = Fields(json.loads(stored[_META]), "stored")
     version = meta.integer("format")
     if version > FORMAT:
@@ -96,6 +114,8 @@ def load(stored: StoredFields, define: Callable[[bytes], Definition]) -> Record 
             f"The stored invocation has format {version}; this server knows up to {FORMAT}. Ask a newer replica.",
             metadata={"format_version": str(version), "newest_known": str(FORMAT)},
         )
+    meta.get("line")  # for listings; the rest of the record says the same
+    began, changed = cast("list[float]", meta.items("times"))
     definition = define(stored[_CONFIGURATION])
     fresh = Record(
         invocation_id=meta.text("id"),
@@ -115,6 +135,8 @@ def load(stored: StoredFields, define: Callable[[bytes], Definition]) -> Record 
         planner_state=planner_state,
         scope=_load_scope(stored),
         attached=meta.boolean("attached"),
+        began=began,
+        changed=changed,
         reply=_load_reply(meta, stored),
         # With those of the restore: what a planner notices then, it does not notice again later.
         warnings=tuple(dict.fromkeys((*map(_load_warning, meta.items("warnings")), *restored.warnings))),
@@ -143,6 +165,8 @@ def _moving_fields(record: Record, state: ExecutionState) -> StoredFields:
         "initDigest": record.init_digest.hex(),
         "attached": record.attached,
         "request": None if record.reply is None else _dump_request(record.reply),
+        "times": [record.began, record.changed],
+        "line": [record.definition.kind, status_of(record).name, record.options.model, len(record.calls)],
         "warnings": [[warn.code.name, warn.message, warn.agent_id] for warn in record.warnings],
     }
     found = {
@@ -185,7 +209,7 @@ def _load_reply(meta: Fields, stored: Mapping[bytes, bytes]) -> Reply | None:
     if meta.get("request") is None:
         return None
     request = meta.fields("request")
-    base = _read_position(request.text("base").encode())
+    base = read_position(request.text("base").encode())
     return Reply(stored[_REPLY], base, bytes.fromhex(request.text("digest")))
 
 
@@ -227,6 +251,7 @@ def _position_text(position: Position) -> bytes:
     return f"{position.epoch}.{position.revision}.{position.branch}".encode()
 
 
-def _read_position(text: bytes) -> Position:
+def read_position(text: bytes) -> Position:
+    """A position as it is stored."""
     epoch, revision, branch = text.decode().split(".", 2)
     return Position(int(epoch), int(revision), branch)

@@ -57,6 +57,16 @@ def encode_topology(topology: Topology) -> planners_pb2.Topology.ValueType:
     return _TOPOLOGIES[topology]
 
 
+def encode_call_status(status: CallStatus) -> step_pb2.CallStatus.ValueType:
+    """The wire form of how a call stands."""
+    return _STATUSES[status]
+
+
+def encode_give_up_reason(reason: GiveUpReason) -> step_pb2.GiveUpReason.ValueType:
+    """The wire form of why a planner gave up."""
+    return _GIVE_UP[reason]
+
+
 def encode_duration(seconds: float) -> Duration:
     """The wire form of a duration."""
     whole = int(seconds)
@@ -76,9 +86,9 @@ def encode_init(
         retained: seconds that an untouched invocation is kept.
     """
     return planner_pb2.InitResponse(
-        position=_encode_position(reply.position) if reply.position else None,
+        position=encode_position(reply.position) if reply.position else None,
         topology=encode_topology(reply.topology),
-        warnings=_encode_warnings(reply.warnings),
+        warnings=encode_warnings(reply.warnings),
         reads={key: _NEEDS[need] for key, need in reply.reads.items()},
         beliefs=reply.beliefs,
         durable=reply.durable,
@@ -104,22 +114,24 @@ def encode_step(reply: StepReply) -> bytes:
     planner = reply.definition.planner
     agents = planner.system.agents
     step = step_pb2.Step(
-        position=_encode_position(reply.position),
+        position=encode_position(reply.position),
         action=_encode_action(reply.action),
         calls=[_encode_call(call, agents[call.agent], planner.output_need(call.agent)) for call in reply.calls],
         state=_encode_state(reply.state) if reply.state else None,
-        explanation=_encode_explanation(reply, agents),
-        warnings=_encode_warnings(reply.warnings),
+        explanation=encode_explanation(reply, agents),
+        warnings=encode_warnings(reply.warnings),
         traceparent=reply.traceparent,
     )
     return planner_pb2.NextActionResponse(step=step).SerializeToString()
 
 
-def _encode_position(position: Position) -> step_pb2.Position:
+def encode_position(position: Position) -> step_pb2.Position:
+    """The wire form of a position."""
     return step_pb2.Position(epoch=position.epoch, revision=position.revision, branch=position.branch)
 
 
-def _encode_warnings(warnings: Iterable[Warn]) -> list[step_pb2.Warning]:
+def encode_warnings(warnings: Iterable[Warn]) -> list[step_pb2.Warning]:
+    """The wire form of warnings."""
     return [
         step_pb2.Warning(code=_WARNINGS[warn.code], message=warn.message, agent_id=warn.agent_id) for warn in warnings
     ]
@@ -183,12 +195,13 @@ def _encode_state(state: ExecutionState) -> step_pb2.ExecutionState:
         planner=state.planner,
         format_version=state.format_version,
         invocation_id=state.invocation_id,
-        position=_encode_position(state.position),
+        position=encode_position(state.position),
         data=state.data,
     )
 
 
-def _encode_explanation(reply: StepReply, agents: tuple[Agent, ...]) -> step_pb2.Explanation:
+def encode_explanation(reply: StepReply, agents: tuple[Agent, ...]) -> step_pb2.Explanation:
+    """The reasons of a step, as detailed as the reply says."""
     explanation = reply.explanation
     message = step_pb2.Explanation(
         outcome=_OUTCOMES[explanation.outcome],

@@ -17,8 +17,9 @@ from plannerd.invocations.calls import (
     WillAnswer,
     Withheld,
 )
-from plannerd.invocations.commands import EndCommand, EndOutcome, FirstActionCommand, NextActionCommand
+from plannerd.invocations.commands import EndCommand, FirstActionCommand, NextActionCommand
 from plannerd.invocations.position import Position
+from plannerd.invocations.record import EndOutcome
 from plannerd.invocations.scope import ScopeChange
 from plannerd.services.codec.configuration import check_invocation_id, decode_position
 from plannerd.services.codec.scope import decode_scope
@@ -28,6 +29,7 @@ from plannerd_protos.planner.v1 import agent_pb2, planner_pb2
 
 MAX_RESPONSE_ID_CHARS: Final = 256
 MAX_FAILURE_TYPE_CHARS: Final = 200
+MAX_END_MESSAGE_CHARS: Final = 1000  # what is longer is cut: nothing depends on it
 
 _END_OUTCOMES: Final[Mapping[int, EndOutcome]] = {
     planner_pb2.EndOutcome.Value(f"END_OUTCOME_{outcome.name}"): outcome for outcome in EndOutcome
@@ -90,6 +92,7 @@ def decode_end(request: planner_pb2.EndRequest) -> EndCommand:
         check_invocation_id(request.invocation_id),
         decode_position(request.base) if request.HasField("base") else None,
         _decode_end_outcome(request.outcome),
+        request.message[:MAX_END_MESSAGE_CHARS],
     )
 
 

@@ -134,6 +134,8 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """INTERNAL. The decision model's host rejects the request as such: its address or the model's name is
     wrong there, or it does not understand what it is sent. Nothing but the operator can mend that.
     """
+    ERROR_REASON_PERMISSION_DENIED: _ErrorReason.ValueType  # 47
+    """PERMISSION_DENIED. Only operators may do this, and the caller is none."""
 
 class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
     """Why a request failed. Every error of plannerd carries a google.rpc.ErrorInfo with the domain
@@ -254,4 +256,6 @@ ERROR_REASON_DECISION_MODEL_REJECTED: ErrorReason.ValueType  # 46
 """INTERNAL. The decision model's host rejects the request as such: its address or the model's name is
 wrong there, or it does not understand what it is sent. Nothing but the operator can mend that.
 """
+ERROR_REASON_PERMISSION_DENIED: ErrorReason.ValueType  # 47
+"""PERMISSION_DENIED. Only operators may do this, and the caller is none."""
 Global___ErrorReason: _TypeAlias = ErrorReason  # noqa: Y015
