@@ -27,9 +27,9 @@ from plannerd.invocations.commands import StepEvent
 from plannerd.invocations.content import Recorded
 from plannerd.invocations.definitions import Definitions
 from plannerd.invocations.engine import Engine, EngineLimits
+from plannerd.invocations.history import History
 from plannerd.invocations.observed import Observed
 from plannerd.invocations.observer import UNOBSERVED, Observer
-from plannerd.invocations.history import History
 from plannerd.invocations.operations import Operations
 from plannerd.invocations.scope import ScopeLimits
 from plannerd.invocations.state_format import FORMATS
@@ -141,7 +141,9 @@ class App:
 
     def server(self, calls: Calls | None = None) -> Server:
         """The server, not started yet; `calls` hears of every call."""
-        return Server(self.settings.server, self.services, calls, self.protection, self._dependencies(), self.settings.health)
+        return Server(
+            self.settings.server, self.services, calls, self.protection, self._dependencies(), self.settings.health
+        )
 
     async def close(self) -> None:
         """Release what the parts hold; what does not let go in time is left to the end of the process."""

@@ -265,6 +265,9 @@ async def test_a_user_with_no_more_rights_than_the_docs_name(binary: str) -> Non
             await client.next(output(client.call("lookup"), "f1"))
             await client.where()
             await client.end()
+            assert await store.check() is None
+            assert len((await store.page("", 10)).entries) == 1
+            assert await store.peek(("me", "i1")) is not None
             denied = re.findall(rb"object\r\n\$\d+\r\n([^\r]*)", own.command("ACL", "LOG"))
             assert set(denied) <= {b"client|setinfo"}, "newer servers have it, and are asked; it does not matter"
         finally:

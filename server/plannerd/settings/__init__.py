@@ -30,8 +30,8 @@ from plannerd.settings.grpc import GrpcSettings
 from plannerd.settings.health import HealthSettings
 from plannerd.settings.langchain import LangChainSettings
 from plannerd.settings.limits import LimitsSettings
-from plannerd.settings.security import AuthSettings, TlsSettings
 from plannerd.settings.operations import OperationsSettings
+from plannerd.settings.security import AuthSettings, TlsSettings
 from plannerd.settings.store import StoreSettings
 from plannerd.settings.systemone import SystemOneSettings
 from plannerd.settings.telemetry import TelemetrySettings

@@ -8,7 +8,7 @@ from typing import Final
 
 from plannerd.invocations.observed import reason_of
 from plannerd.invocations.stores.connection import Answer, Connection
-from plannerd.invocations.stores.scripts import CLAIM, DROP, GET, PUT, RELEASE, RENEW
+from plannerd.invocations.stores.scripts import ADMIT, CHECK, CLAIM, DROP, GET, LEAVE, PUT, RELEASE, RENEW
 from plannerd.telemetry.metrics import Meter
 from plannerd.telemetry.names import STORE_SPAN, Attribute
 from plannerd.telemetry.requests import CURRENT, SpanKind
@@ -20,6 +20,9 @@ _OPERATIONS: Final[Mapping[str, str]] = {
     CLAIM: "claim",
     RENEW: "renew",
     RELEASE: "release",
+    ADMIT: "admit",
+    LEAVE: "leave",
+    CHECK: "check",
 }
 _SYSTEM: Final = "redis"
 
@@ -46,6 +49,19 @@ class ObservedConnection:
             raise
         self._ended(script, started, "")
         return answer
+
+    @property
+    def problem(self) -> str:
+        """What went wrong last."""
+        return self._inner.problem
+
+    async def scan(self, pattern: str, cursor: str, count: int) -> tuple[list[bytes], str]:
+        """Some of the keys of that pattern; for operators, and no part of any invocation's trace."""
+        return await self._inner.scan(pattern, cursor, count)
+
+    async def read(self, keys: Sequence[bytes], fields: Sequence[bytes]) -> list[dict[bytes, bytes | None]]:
+        """These fields of these hashes; likewise."""
+        return await self._inner.read(keys, fields)
 
     async def close(self) -> None:
         """Let go of the connection."""
