@@ -14,7 +14,7 @@ from plannerd.errors import Reason
 from plannerd.services.failures import CODES
 from plannerd_protos.planner.v1 import errors_pb2, planner_pb2
 from tests.support.builders import scope_update
-from tests.support.error_table import OF_CLIENTS, TABLE, UNPROVOKED, Entry
+from tests.support.error_table import OF_CLIENTS, OF_OPERATORS, TABLE, UNPROVOKED, Entry
 from tests.support.errors import SeenError
 from tests.support.provocations import HANGS, gated
 from tests.support.streams import until
@@ -28,7 +28,7 @@ def test_the_table_is_whole() -> None:
     names = {name.removeprefix("ERROR_REASON_") for name in errors_pb2.ErrorReason.DESCRIPTOR.values_by_name} - {
         "UNSPECIFIED"
     }
-    listed = [entry.reason for entry in TABLE] + list(UNPROVOKED) + list(OF_CLIENTS)
+    listed = [entry.reason for entry in TABLE] + list(UNPROVOKED) + list(OF_OPERATORS) + list(OF_CLIENTS)
     assert sorted(listed) == sorted(names)
 
 

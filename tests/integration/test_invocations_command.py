@@ -8,12 +8,13 @@ import shlex
 import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import grpc
 import pytest
 
-from plannerd_protos.planner.v1 import planner_pb2, planner_pb2_grpc
+from plannerd_protos.planner.v1 import operator_pb2, operator_pb2_grpc, planner_pb2, planner_pb2_grpc
 from tests.support.builders import agent, scheduler
 from tests.support.redis import free_port, running_redis
 from tests.support.servers import ROOT, ServerProcess, run_plannerd, running_server
@@ -177,3 +178,43 @@ def test_the_session_in_the_documentation() -> None:
             words = shlex.split(command.removeprefix("$ plannerd invocations "))
             printed = ask(server, *words)
             assert same_form(printed.stdout + printed.stderr) == same_form(shown), printed.stdout + printed.stderr
+
+
+def test_operators_have_names(tmp_path: Path) -> None:
+    """With authentication, only who is named is an operator; they see whose an invocation is and end it by name."""
+    for name in ("ops", "app"):
+        (tmp_path / name).write_text(f"{name}-token-that-is-long-enough-0123456789")
+    tokens = "".join(f"{name} {(tmp_path / name).read_text()}\n" for name in ("ops", "app"))
+    (tmp_path / "tokens").write_text(tokens)
+    config = {"auth": {"tokens_file": str(tmp_path / "tokens"), "operators": ["ops"]}}
+    with running_server(config=config) as server:
+        with grpc.insecure_channel(server.target) as channel:
+            request = scheduler(agent("lookup", "ticket", writes="facts"))
+            request.invocation_id = "named-1"
+            authorization = (("authorization", f"Bearer {(tmp_path / 'app').read_text()}"),)
+            planner_pb2_grpc.PlannerServiceStub(channel).Init(request, timeout=HANGS, metadata=authorization)
+            stub = operator_pb2_grpc.OperatorServiceStub(channel)
+            call = stub.ListInvocations.future(
+                operator_pb2.ListInvocationsRequest(), timeout=HANGS, metadata=authorization
+            )
+            assert call.code() is grpc.StatusCode.PERMISSION_DENIED
+        refused = ask(server, "list", "--token-file", str(tmp_path / "app"))
+        assert (refused.returncode, refused.stderr.split(": ")[1]) == (1, "PERMISSION_DENIED")
+        assert "UNAUTHENTICATED" in ask(server, "list").stderr
+        ops = ("--token-file", str(tmp_path / "ops"))
+        rows = ask(server, "list", *ops).stdout.splitlines()
+        assert rows[1].split()[:4] == ["named-1", "app", "scheduler", "ready"]
+        assert ask(server, "show", "named-1", *ops).returncode == 1
+        ended = ask(server, "end", "named-1", "--identity", "app", "--reason", "x", *ops)
+        assert (ended.returncode, ended.stdout) == (0, "named-1 is ended; it was ready\n")
+        shown = ask(server, "show", "named-1", "--identity", "app", *ops).stdout
+        assert "ended       by operator ops: x" in shown
+
+
+def test_somebody_must_be_an_operator(tmp_path: Path) -> None:
+    """Switched on where callers have identities and none is an operator's, the service is a wrong setting."""
+    (tmp_path / "tokens").write_text("app a-token-that-is-long-enough-0123456789\n")
+    environment = {"PLANNERD_OPERATIONS__ENABLED": "true", "PLANNERD_AUTH__TOKENS_FILE": str(tmp_path / "tokens")}
+    ended = run_plannerd("config", "check", environment=environment)
+    assert ended.returncode == 2
+    assert "auth.operators" in ended.stderr

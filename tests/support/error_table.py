@@ -431,9 +431,14 @@ TABLE: tuple[Entry, ...] = (
 
 UNPROVOKED: dict[str, str] = {
     "NOT_IMPLEMENTED": "there is nothing in the contract that this server can't do",
-    "SWITCHED_OFF": "there is nothing that an operator can switch off",
 }
 """Reasons that no server of this version gives, and why. Whoever uses one moves it to the table."""
+
+OF_OPERATORS: dict[str, str] = {
+    "PERMISSION_DENIED": "test_operators_have_names",
+    "SWITCHED_OFF": "test_it_is_off_by_default",
+}
+"""Reasons that only the service for operators gives, and the tests in test_invocations_command.py that meet them."""
 
 OF_CLIENTS: dict[str, str] = {
     "CANCELLED": "a client that cancels sees its own status; the server logs the reason",

@@ -15,7 +15,7 @@ class OperationsSettings(Section):
     enabled: bool | None = Field(
         None,
         description="Whether there is a service for operators. null: only where auth.operators names some. true "
-        "where callers have no identity: everybody who can connect is one; refused unless only loopback is listened on.",
+        "where callers have no identity: everybody who can connect is one, which is refused beyond loopback.",
     )
     explanations: Annotated[int, Field(ge=0, le=100)] = Field(
         5, description="How many of its last explanations are remembered for each invocation. 0: none."
