@@ -17,6 +17,7 @@ import yaml
 
 from plannerd_protos.planner.v1 import decision_pb2
 from tests.support.decision_servers import Failing, decision_server
+from tests.support.hosts import Request, answer, host, status
 from tests.support.servers import run_plannerd
 
 TOKEN = "tangerine-7"
@@ -49,6 +50,11 @@ def service(target: str, **settings: Any) -> dict[str, Any]:
     """A model behind a service."""
     authorization = {"authorization": {"env": "MODEL_TOKEN", "prefix": "Bearer "}}
     return {"provider": "grpc", "target": target, "metadata": authorization, "retries": 0, **settings}
+
+
+def at_host(url: str, **settings: Any) -> dict[str, Any]:
+    """A model behind a host of System One."""
+    return {"provider": "systemone", "base_url": url, "model": "jev", "retries": 0, **settings}
 
 
 def answers() -> list[decision_pb2.DecideResponse]:
@@ -127,6 +133,61 @@ async def test_models_that_fail(tmp_path: Path) -> None:
     for text in (ended.stdout, ended.stderr, json.dumps(reports)):
         assert TOKEN not in text
         assert "Traceback" not in text
+
+
+async def test_why_a_model_is_not_reached(tmp_path: Path) -> None:
+    """What the connection or the host says of a failure is shown, in one line, cut, without the key."""
+    (tmp_path / "key").write_text(TOKEN, "utf-8")
+    long = json.dumps({"error": f"{TOKEN} \x1b[2J\n " + "no" * 500}).encode()
+    with silent_port() as nobody:
+        async with (
+            host(always=status(401, long)) as strict,
+            host(always=status(400, b"")) as terse,
+            decision_server(*answers()) as plain,
+        ):
+            file = config(
+                tmp_path,
+                dead=service(nobody),
+                unknown=service("nowhere.invalid:443", allow_insecure=True),
+                encrypted=service(plain.target, tls={"enabled": True}),
+                refused=at_host(f"http://{nobody}"),
+                nameless=at_host("http://nowhere.invalid"),
+                strict=at_host(strict.url, api_key_file=str(tmp_path / "key")),
+                terse=at_host(terse.url),
+            )
+            ended = await run(file, "check")
+    lines = [line for line in ended.stdout.splitlines() if line.startswith("  yes_no: ")]
+    causes = [line.partition(" (because: ")[2].removesuffix(")") for line in lines]
+    words = ["refused", "nowhere.invalid", "handshake", "refused", "", '{"error": "*** \\u001b[2J\\n no', ""]
+    for cause, word in zip(causes, words, strict=True):
+        assert word.lower() in cause.lower()
+    assert [bool(cause) for cause in causes] == [True] * 6 + [False]
+    assert all(len(cause) < 400 for cause in causes)
+    assert TOKEN not in ended.stdout + ended.stderr
+
+
+async def test_what_models_say_harms_no_terminal(tmp_path: Path) -> None:
+    """A name or a refusal with control characters is escaped, a long name is cut, and none has the key in it."""
+    (tmp_path / "key").write_text(TOKEN, "utf-8")
+
+    def hostile(request: Request) -> Any:
+        refusal = {"type": "refusal", "message": f"\x1b]0;owned\x07 {TOKEN}\u009b"}
+        return {
+            "model": f"\x1b[31m{TOKEN} " + "m" * 200,
+            "answers": dict.fromkeys(request.json["questions"], refusal),
+        }
+
+    async with host(always=answer(hostile)) as there:
+        file = config(tmp_path, hostile=at_host(there.url, api_key_file=str(tmp_path / "key")))
+        for arguments in ([], ["--json"]):
+            ended = await run(file, "check", *arguments)
+            assert ended.returncode == 0
+            assert TOKEN not in ended.stdout
+            assert all(line.isprintable() for line in ended.stdout.split("\n"))
+            assert "\\u009b" in ended.stdout or "\\x9b" in ended.stdout
+            assert "***" in ended.stdout
+            if not arguments:
+                assert max(map(len, ended.stdout.splitlines())) < 200
 
 
 async def test_some_models_by_name(tmp_path: Path) -> None:

@@ -171,6 +171,14 @@ def test_what_is_printed(recording: Path, capsys: pytest.CaptureFixture[str]) ->
     )
 
 
+def test_names_harm_no_terminal(recording: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Control characters in what a recording has are escaped where they are printed."""
+    main(["replay", str(recording), "--set", "scheduler.goal=\x1b[2J\u009b"])
+    out = capsys.readouterr().out
+    assert r"\x1b[2J\x9b" in out
+    assert all(line.isprintable() for line in out.split("\n"))
+
+
 def test_another_threshold(recording: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """With another threshold the first step that goes another way is shown with its reasons, and is the last one."""
     assert main(["replay", str(recording), "--set", "scheduler.activation_threshold=0.6"]) == 1

@@ -70,7 +70,16 @@ def wrong(problem: object) -> int:
 def complain(problem: object) -> None:
     """Say something on standard error, each line marked as ours."""
     for line in str(problem).splitlines():
-        print(f"plannerd: {line}", file=sys.stderr)
+        print(f"plannerd: {shown(line)}", file=sys.stderr)
+
+
+def shown(text: str, most: int | None = None) -> str:
+    """`text` as it may be written to a terminal: what is no printable character escaped, cut to `most` characters."""
+    if most is not None and len(text) > most:
+        text = f"{text[:most]}..."
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
 
 
 def quiet_grpc() -> None:

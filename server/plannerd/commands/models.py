@@ -20,6 +20,7 @@ from plannerd.commands.common import (
     add_group,
     print_table,
     settings_of,
+    shown,
     wrong,
 )
 
@@ -27,7 +28,8 @@ if TYPE_CHECKING:
     from plannerd.decisions.checkup import Asked, Checkup
     from plannerd.settings import Settings
 
-_HIDDEN: Final = "***"
+_MAX_NAME: Final = 64  # characters of a model's own name, so that the table stays one
+_MAX_TEXT: Final = 300  # characters of what a model or its server says
 
 
 def add(commands: Commands) -> None:
@@ -83,7 +85,7 @@ def _check(arguments: argparse.Namespace) -> int:
     names = tuple(dict.fromkeys(arguments.names)) or tuple(configured)
     reports = asyncio.run(_reports(settings, names, arguments.timeout or settings.decisions.timeout_seconds))
     if arguments.json:
-        print(json.dumps(reports, indent=2, ensure_ascii=False))
+        print(json.dumps(reports, indent=2))
     else:
         _print_reports(reports)
     return OK if all(report["ok"] for report in reports) else FAILED
@@ -107,7 +109,7 @@ async def _reports(settings: Settings, names: tuple[str, ...], timeout: float) -
         checkups = {checkup.name: checkup for checkup in await check_all(models, tuple(made), timeout)}
     finally:
         await models.close()
-    secrets = [secret for model in made.values() for secret in secrets_of(model)]
+    secrets = tuple(secret for model in made.values() for secret in secrets_of(model))
     return [
         _report(checkups[name], secrets)
         if name in checkups
@@ -121,14 +123,16 @@ async def _reports(settings: Settings, names: tuple[str, ...], timeout: float) -
     ]
 
 
-def _report(checkup: Checkup, secrets: Iterable[str]) -> dict[str, Any]:
-    """The report of one model as it is printed in JSON."""
+def _report(checkup: Checkup, secrets: tuple[str, ...]) -> dict[str, Any]:
+    """The report of one model as it is printed in JSON. Secrets of one model are hidden in what all of them say."""
+    from plannerd.decisions.masking import masked
+
     report: dict[str, Any] = {
         "name": checkup.name,
         "provider": checkup.provider,
         "ok": checkup.well,
         "reachable": checkup.reachable,
-        "model": checkup.model,
+        "model": masked(checkup.model, secrets),
         "limits": asdict(checkup.limits),
         "answers": {one.kind: _answer(one, secrets) for one in checkup.asked},
     }
@@ -142,33 +146,27 @@ def _report(checkup: Checkup, secrets: Iterable[str]) -> dict[str, Any]:
     return report
 
 
-def _answer(asked: Asked, secrets: Iterable[str]) -> dict[str, Any]:
+def _answer(asked: Asked, secrets: tuple[str, ...]) -> dict[str, Any]:
     from plannerd.decisions.answers import Refusal
+    from plannerd.decisions.masking import masked
 
     if asked.answer is None:
         return {"error": _error(asked, secrets)}
     if isinstance(asked.answer, Refusal):
-        return {"refused": _hide(asked.answer.message, secrets)}
+        return {"refused": masked(asked.answer.message, secrets)}
     return asdict(asked.answer)
 
 
-def _error(asked: Asked, secrets: Iterable[str]) -> dict[str, str]:
+def _error(asked: Asked, secrets: tuple[str, ...]) -> dict[str, str]:
+    from plannerd.decisions.causes import cause_text
+    from plannerd.decisions.masking import masked
+
     error = asked.error
     if error is None:
         return {}
-    shown = {"reason": error.reason.value, "message": error.message, "question": asked.kind}
-    cause = error.__cause__
-    if cause is not None:
-        details = getattr(cause, "details", None)  # of a gRPC status
-        shown["cause"] = str(details() if callable(details) else cause) or type(cause).__name__
-    return {key: _hide(text, secrets) for key, text in shown.items()}
-
-
-def _hide(text: str, secrets: Iterable[str]) -> str:
-    """`text` without secrets, which a server may repeat in what it says."""
-    for secret in sorted(secrets, key=len, reverse=True):
-        text = text.replace(secret, _HIDDEN)
-    return text
+    told = {"reason": error.reason.value, "message": masked(error.message, secrets), "question": asked.kind}
+    cause = cause_text(error, secrets)
+    return {**told, "cause": cause} if cause else told
 
 
 # --- the table
@@ -193,7 +191,7 @@ def _row(report: dict[str, Any]) -> list[str]:
         report["provider"],
         state,
         latency,
-        report.get("model") or "-",
+        shown(report.get("model") or "-", _MAX_NAME),
         _limits(report.get("limits", {})),
     ]
 
@@ -206,19 +204,20 @@ def _limits(limits: dict[str, Any]) -> str:
 
 def _details(report: dict[str, Any]) -> Iterable[str]:
     for kind, answer in report.get("answers", {}).items():
-        yield f"{kind}: {_shown(answer)}"
+        yield f"{kind}: {_answered(answer)}"
     if report["ok"] and not report["answers"]:
         yield "not asked: its answers are those of a file"
     if "limits" not in report:
-        yield report["error"]["message"]
+        yield shown(report["error"]["message"])
 
 
-def _shown(answer: dict[str, Any]) -> str:
+def _answered(answer: dict[str, Any]) -> str:
     match answer:
         case {"error": {"reason": reason, "message": message, **others}}:
-            return f"{reason}: {message}" + (f" (because: {others['cause']})" if "cause" in others else "")
+            because = f" (because: {shown(str(others['cause']), _MAX_TEXT)})" if "cause" in others else ""
+            return f"{reason}: {shown(message)}{because}"
         case {"refused": message}:
-            return f"refused: {message}" if message else "refused"
+            return f"refused: {shown(message, _MAX_TEXT)}" if message else "refused"
         case {"value": value, "probabilities": probabilities}:
             probability = (probabilities or {}).get(value)
             return str(value) if probability is None else f"{value} with {probability:.2f}"

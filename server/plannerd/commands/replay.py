@@ -12,7 +12,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from plannerd.commands.common import FAILED, OK, Commands, add_command, quiet_grpc, wrong
+from plannerd.commands.common import FAILED, OK, Commands, add_command, quiet_grpc, shown, wrong
 
 if TYPE_CHECKING:
     from plannerd.replay import Recording, Replayed
@@ -59,7 +59,7 @@ def _replay(arguments: argparse.Namespace) -> int:
     steps = asyncio.run(_steps(recording, registry))
     if arguments.json:
         for step in steps:
-            print(json.dumps({**asdict(step), "same": not step.differences}, ensure_ascii=False))
+            print(json.dumps({**asdict(step), "same": not step.differences}))
     else:
         _print(steps, len(recording))
     return FAILED if any(step.differences for step in steps) else OK
@@ -82,9 +82,9 @@ def _value(text: str) -> Any:
 def _print(steps: Sequence[Replayed], recorded: int) -> None:
     for number, step in enumerate(steps, start=1):
         state = "different" if step.differences else "same"
-        print(f"{number:>3}  {step.method:<11}  {state:<9}  {step.summary}".rstrip())
+        print(f"{number:>3}  {step.method:<11}  {state:<9}  {shown(step.summary)}".rstrip())
         for difference in step.differences:
-            print(f"{'':>5}- {difference}")
+            print(f"{'':>5}- {shown(difference)}")
     differing = sum(1 for step in steps if step.differences)
     print()
     if not differing:

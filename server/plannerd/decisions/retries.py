@@ -95,7 +95,8 @@ class Retries:
 
         Raises:
             PlannerdError: DECISION_MODEL_UNAVAILABLE, with the metadata `model`, `attempts` and, when no retry is
-                left or no time for one, `retries_spent`; with `retry_after` if the last failure had one.
+                left or no time for one, `retries_spent`; with `retry_after` if the last failure had one. What caused
+                the last failure is its cause.
         """
         deadline = None if timeout is None else self._clock() + timeout
         tried = 0
@@ -107,15 +108,18 @@ class Retries:
             except AttemptError as error:
                 failure = error
             if tried > self._rules.retries:
-                raise self._given_up(failure, tried, "", spent=True)
+                raise self._given_up(failure, tried, "", spent=True) from failure.__cause__
             wait = self._wait(tried, failure.retry_after)
             left = math.inf if deadline is None else deadline - self._clock()
             if left <= 0:
-                raise self._given_up(failure, tried, "no time is left for another attempt", spent=True)
+                raise self._given_up(
+                    failure, tried, "no time is left for another attempt", spent=True
+                ) from failure.__cause__
             if wait >= left:
                 what = f"another attempt would have to wait {_shown(wait)} s, and {_shown(left)} s are left"
                 # What the model asks to wait may fit into another request; without that, the time is used up.
-                raise self._given_up(failure, tried, what, spent=failure.retry_after is None)
+                spent = failure.retry_after is None
+                raise self._given_up(failure, tried, what, spent=spent) from failure.__cause__
             await self._sleep(wait)
 
     async def _attempt(self, attempt: Callable[[float | None], Awaitable[T]], left: float | None) -> T:

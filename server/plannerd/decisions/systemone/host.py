@@ -7,6 +7,7 @@ where requests go (no redirects, no proxies of the environment) and which key go
 
 from __future__ import annotations
 
+import json
 import logging
 import ssl
 from collections.abc import AsyncIterator, Mapping
@@ -24,6 +25,8 @@ from typesafe_sdk import (
     TypeSafeAPIResponseValidationError,
 )
 
+from plannerd.decisions.causes import CauseError, cause_of_connection
+from plannerd.decisions.masking import masked
 from plannerd.decisions.retries import AttemptError, retry_after
 from plannerd.decisions.systemone.credentials import ApiKey
 from plannerd.decisions.systemone.wire import Reply
@@ -35,6 +38,7 @@ _TRANSIENT: Final = frozenset({408, 429})  # and all from 500 on
 _CREDENTIALS: Final = {401: "rejects the credentials of this server", 403: "denies access to this server"}
 _PAYMENT: Final = 402
 _TOO_LARGE: Final = 413
+_MAX_SAID: Final = 1000  # characters
 
 # Its lines have addresses in them, and at the level debug what clients sent.
 logging.getLogger("typesafe_sdk").setLevel(logging.CRITICAL + 1)
@@ -92,6 +96,7 @@ class Host:
                 DECISION_MODEL_REJECTED.
         """
         failure: Exception
+        cause: CauseError | None = None
         try:
             return await self._connected().system_one(
                 state, questions, model=self._options.model, retry=_NO_RETRIES, response_model=Reply
@@ -102,11 +107,13 @@ class Host:
             failure = self._unreadable(error.problem)
         except TypeSafeAPIError as error:
             failure = self._refused(error.status, retry_after(error.headers))
+            cause = self._said(error.body)
         except TypeSafeAPIConnectionError as error:
             connected = not isinstance(error.__cause__, httpx2.ConnectError)
             failure = AttemptError("broke the connection" if connected else "can't be reached")
-        # Outside of the handlers: what the SDK raises has responses and addresses in it, and nobody must find them.
-        raise failure
+            cause = cause_of_connection(error)
+        # Outside of the handlers: what the SDK raises has whole requests and responses in it, which nobody must find.
+        raise failure from cause
 
     async def close(self) -> None:
         """Close all connections."""
@@ -125,6 +132,13 @@ class Host:
             )
             self._client = key, client
         return self._client[1]
+
+    def _said(self, body: object) -> CauseError | None:
+        """What goes with a status that is no success. It may have the key in it, and be long."""
+        if not body:
+            return None
+        text = body if isinstance(body, str) else json.dumps(body, ensure_ascii=False, default=str)
+        return CauseError(masked(text, self._options.key.secrets)[:_MAX_SAID])
 
     def _unreadable(self, problem: str) -> PlannerdError:
         return PlannerdError(
