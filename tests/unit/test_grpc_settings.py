@@ -115,7 +115,7 @@ def test_the_settings_reach_the_model(
                 metadata=(
                     Entry("authorization", "tangerine", prefix="Bearer "),
                     Entry("x-key", file=token),
-                    Entry("x-tenant", "acme"),
+                    Entry("x-tenant", "acme", secret=False),
                 ),
                 limits=ModelLimits(3, 4, 5, images=False),
                 max_request_bytes=6000,
