@@ -33,10 +33,12 @@ def test_no_promise_is_broken_in_a_storm(store: str, calm: Outcome, tmp_path: Pa
 def test_a_server_that_forgets_is_found_out(calm: Outcome, tmp_path: Path) -> None:
     """A server that loses writes and decides again is noticed, although every result is right."""
     # Chance decides whether a fault meets one of the lost writes, so there may be several storms.
+    reports = []
     for number in range(5):
         options = replace(OPTIONS, cases=14, pause=2.0, seed=OPTIONS.seed + number, server="tests.faults.broken_server")
-        report = run(options, calm, tmp_path / f"storm-{number}")
-        if report.account.unexplained:
+        reports.append(run(options, calm, tmp_path / f"storm-{number}"))
+        if reports[-1].account.unexplained:
             break
+    report = reports[-1]
     assert report.account.unexplained, report.text()
     assert "To run it again: make faults" in report.text()
