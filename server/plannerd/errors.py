@@ -72,6 +72,10 @@ class Reason(StrEnum):
     INTERNAL = "INTERNAL"
 
 
+STORE_FAILED = (Reason.STORE_UNAVAILABLE, Reason.STORE_FULL)
+"""The reasons of requests that the shared store could not serve."""
+
+
 @dataclass(frozen=True, slots=True)
 class Violation:
     """One bad field: `field` is its path in the request (`agents[2].name`), `problem` what to change."""

@@ -16,13 +16,14 @@ from plannerd.services.context import CallContext
 from plannerd.services.planner_service import PlannerService
 from plannerd.services.run import RunConversation
 from plannerd.transport.handlers import Service
-from plannerd_protos.planner.v1 import errors_pb2, planner_pb2, step_pb2
+from plannerd_protos.planner.v1 import planner_pb2, step_pb2
 from tests.support.builders import agent, output, scheduler, scope_update, suspended
 from tests.support.engine import Server
-from tests.support.errors import SeenError, seen
+from tests.support.errors import seen
 from tests.support.models import GatedModel, answering, settle
 from tests.support.services import PLANNER_SERVICE, Serving, service, serving
 from tests.support.streams import RunClient, until
+from tests.support.ways import in_band
 
 HANGS = 30.0
 TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -63,20 +64,6 @@ async def begun(stream: RunClient, request: planner_pb2.InitRequest | None = Non
     """The first step of an invocation."""
     opened = await stream.ask(init=request or system())
     return (await stream.ask(first_action=first_request(opened.init.position))).first_action.step
-
-
-def in_band(error: planner_pb2.RunError) -> SeenError:
-    """An error of a stream, as that of a unary call is seen."""
-    codes = {code.value[0]: code for code in grpc.StatusCode}
-    return SeenError(
-        code=codes[error.code],
-        text=error.message,
-        domain="plannerd.dev",
-        reason=errors_pb2.ErrorReason.Name(error.reason).removeprefix("ERROR_REASON_"),
-        metadata=dict(error.metadata),
-        violations=[(entry.field, entry.description) for entry in error.field_violations] or None,
-        retry_after=error.retry_after.ToMilliseconds() / 1000 if error.HasField("retry_after") else None,
-    )
 
 
 # --- the same as by unary calls

@@ -20,7 +20,7 @@ from functools import partial
 from typing import Final, TypeAlias
 
 from plannerd.decisions.models import DecisionModels, NamedModel
-from plannerd.errors import PlannerdError, Reason, check_limit
+from plannerd.errors import STORE_FAILED, PlannerdError, Reason, check_limit
 from plannerd.invocations.commands import (
     EndCommand,
     FirstActionCommand,
@@ -54,7 +54,6 @@ Step: TypeAlias = Callable[[Record, Transition], Awaitable[Stepped]]
 
 _NOT_OWNER: Final = (Relation.FENCED, Relation.FORKED)
 _ANOTHER_MAY_END: Final = 1.0  # seconds
-_STORE_FAILED: Final = (Reason.STORE_UNAVAILABLE, Reason.STORE_FULL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,21 +258,22 @@ class Engine:
         """Make the step on top of what is remembered, and of the latest where that is not it."""
         kept = await self._store.get(key)
         while True:
+            failed: PlannerdError | None = None
             try:
                 made = await self._attempt(key, kept, command, digest, step)
                 if made is not None:
                     return made
-                latest = await self._store.get(key, fresh=True)
             except OutdatedError:
-                latest = await self._store.get(key, fresh=True)
+                pass
             except PlannerdError as error:
-                if error.reason in _STORE_FAILED:
+                if error.reason in STORE_FAILED:
                     raise
-                latest = await self._store.get(key, fresh=True)
-                if latest is kept or (latest is not None and latest.is_same(kept)):
-                    if error.reason is Reason.REPLICA_BEHIND and kept is not None:
-                        await self._store.drop(key, kept)
-                    raise
+                failed = error
+            latest = await self._store.get(key, fresh=True)
+            if failed is not None and (latest is kept or (latest is not None and latest.is_same(kept))):
+                if failed.reason is Reason.REPLICA_BEHIND and kept is not None:
+                    await self._store.drop(key, kept)
+                raise failed
             kept = latest
 
     async def _attempt(

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Final
 
 from plannerd.decisions.models import NamedModel
 from plannerd.decisions.questions import DecisionRequest
-from plannerd.errors import PlannerdError, Reason
+from plannerd.errors import STORE_FAILED, PlannerdError, Reason
 from plannerd.invocations import content
 from plannerd.invocations.commands import InitCommand, StepReply
 from plannerd.invocations.content import NOTHING, Recorded
@@ -18,8 +17,6 @@ from plannerd.invocations.step_attributes import OPERATION, answer_events, decis
 from plannerd.telemetry.metrics import Meter
 from plannerd.telemetry.names import DECISION_SPAN, STEP_SPAN, Attribute
 from plannerd.telemetry.requests import CURRENT, SpanKind, Value
-
-_STORE_FAILED: Final = (Reason.STORE_UNAVAILABLE, Reason.STORE_FULL)
 
 
 class Observed:
@@ -81,7 +78,7 @@ class Observed:
     def failed(self, command: StepCommand, error: BaseException) -> None:
         """A step that did not happen."""
         reason = reason_of(error)
-        if isinstance(error, PlannerdError) and error.reason in _STORE_FAILED:
+        if isinstance(error, PlannerdError) and error.reason in STORE_FAILED:
             self._meter.store_errors.add((reason,))
         trace = CURRENT.get()
         if trace is not None and trace.sampled:
