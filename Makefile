@@ -12,7 +12,8 @@ PIP        := $(BIN)/python -m pip --disable-pip-version-check --no-input --quie
 
 MAKEFLAGS     += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint format generate lock conformance mutants faults bench serve clean licences sbom
+.PHONY: help setup demo test lint format generate lock conformance mutants faults bench serve up image-test clean \
+  licences sbom
 unexport PYTHONHOME PYTHONPATH PIP_TARGET PIP_PREFIX PIP_USER
 
 help: ## list these commands
@@ -51,13 +52,19 @@ bench: $(READY) ## measure speed
 serve: $(READY) ## run the server on this machine
 	@$(BIN)/plannerd serve $(ARGS)
 
+up: $(READY) ## start plannerd, a shared store and a collector on this machine; ARGS=--help
+	@$(BIN)/python scripts/up $(ARGS)
+
+image-test: $(READY) ## build the image and run it hardened; needs root, buildah and podman
+	@$(BIN)/python scripts/image-test $(ARGS)
+
 clean: ## remove .venv, caches and builds
 	@rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # --- lint: every check is a target of its own, and `make -k lint` goes on after one that fails
 
-CHECKS := ruff mypy imports protos breaking generate-check licences-check
+CHECKS := ruff mypy imports dockerfile protos breaking generate-check licences-check
 .PHONY: $(CHECKS)
 
 lint: $(CHECKS) ## check style, types, imports, protos and generated code
@@ -74,6 +81,10 @@ mypy: $(READY)
 imports: $(READY)
 	@echo "==> import-linter"
 	@$(BIN)/lint-imports --no-logo
+
+dockerfile: $(READY)
+	@echo "==> hadolint"
+	@$(BIN)/hadolint Dockerfile
 
 protos: $(READY)
 	@echo "==> buf lint and format"
@@ -117,6 +128,7 @@ COMPILE     = $(UV)/bin/uv pip compile --quiet --universal --python-version 3.11
 lock: $(UV) ## resolve the dependencies again, into requirements/*.lock
 	@$(COMPILE) pyproject.toml -o requirements/run.lock
 	@$(COMPILE) $(PYPROJECTS) requirements/dev.in --all-extras -c requirements/run.lock -o requirements/dev.lock
+	@$(COMPILE) requirements/build.in -c requirements/dev.lock -o requirements/build.lock
 
 $(UV):
 	@python=$$(scripts/find-python $(PYTHON)) && "$$python" -m venv $@

@@ -7,6 +7,8 @@ import logging
 import os
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import plannerd_client
@@ -27,7 +29,9 @@ def main() -> int:
         choices=sorted(DEMOS),
         help="default: scheduler; tune: find thresholds for it and for the cascade",
     )
-    parser.add_argument("--config", metavar="FILE", help="settings of the server, as for another default model")
+    server = parser.add_mutually_exclusive_group()
+    server.add_argument("--config", metavar="FILE", help="settings of the server, as for another default model")
+    server.add_argument("--target", metavar="HOST:PORT", help="a server that runs already; default: start one")
     parser.add_argument("--tickets", type=int, metavar="N", help="stop after N tickets")
     parser.add_argument("--quiet", action="store_true", help="the summary only")
     arguments = parser.parse_args()
@@ -36,13 +40,25 @@ def main() -> int:
     screen = Screen(sys.stdout, quiet=arguments.quiet)
     started = time.monotonic()
     screen.heading(f"plannerd demo: {arguments.planner}")
-    screen.line("Starting a server ...")
-    config = [] if arguments.config is None else ["--config", str(Path(arguments.config).resolve())]
-    with running_server("--log-level", "warning", *config) as server, plannerd_client.Client(server.target) as client:
-        screen.line(f"Serving on {server.target} after {time.monotonic() - started:.1f} s.")
+    with serving(arguments, screen) as target, plannerd_client.Client(target) as client:
         failed = DEMOS[arguments.planner].run(client, screen, arguments.tickets)
     screen.line(f"Done in {time.monotonic() - started:.1f} s.")
     return 1 if failed else 0
+
+
+@contextmanager
+def serving(arguments: argparse.Namespace, screen: Screen) -> Iterator[str]:
+    """The address of the server that the command line names, or of one that runs as long as this does."""
+    if arguments.target is not None:
+        screen.line(f"Asking the server on {arguments.target}.")
+        yield arguments.target
+        return
+    screen.line("Starting a server ...")
+    started = time.monotonic()
+    config = [] if arguments.config is None else ["--config", str(Path(arguments.config).resolve())]
+    with running_server("--log-level", "warning", *config) as server:
+        screen.line(f"Serving on {server.target} after {time.monotonic() - started:.1f} s.")
+        yield server.target
 
 
 if __name__ == "__main__":
