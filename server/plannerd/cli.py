@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Final
 
-from plannerd.commands import config, invocations, models, replay, serve
+from plannerd.commands import config, health, invocations, models, replay, serve
 from plannerd.commands.common import FAILED, OK, add_command
 
 if TYPE_CHECKING:
@@ -63,6 +63,7 @@ def _parser(build: Callable[[Settings], App] | None) -> argparse.ArgumentParser:
     serve.add(commands, build)
     models.add(commands)
     invocations.add(commands)
+    health.add(commands)
     replay.add(commands)
     config.add(commands)
     add_command(commands, "version", _version, help="print the version")

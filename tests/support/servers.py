@@ -42,12 +42,16 @@ class ServerFailedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ServerProcess:
-    """A server that was started here; `credentials` are those of a channel, where it speaks TLS."""
+    """A server that was started here; `credentials` are those of a channel, where it speaks TLS.
+
+    `server_name` is what its certificate says, where that is not its address.
+    """
 
     process: subprocess.Popen[bytes]
     output: Path
     errors: Path
     credentials: grpc.ChannelCredentials | None = None
+    server_name: str | None = None
 
     @property
     def targets(self) -> list[str]:
@@ -112,7 +116,9 @@ class ServerProcess:
             self._still_starting(give_up)
             time.sleep(POLL_SECONDS)
         # A pool of its own: connections that others have to the same address are not shared.
-        options = [("grpc.use_local_subchannel_pool", 1)]
+        options: list[tuple[str, Any]] = [("grpc.use_local_subchannel_pool", 1)]
+        if self.server_name is not None:
+            options.append(("grpc.ssl_target_name_override", self.server_name))
         with (
             grpc.insecure_channel(self.target, options)
             if self.credentials is None
@@ -144,6 +150,7 @@ def running_server(
     environment: Mapping[str, str] | None = None,
     module: str = "plannerd",
     credentials: grpc.ChannelCredentials | None = None,
+    server_name: str | None = None,
 ) -> Iterator[ServerProcess]:
     """A server that serves; stopped at the end, unless it was before.
 
@@ -153,6 +160,7 @@ def running_server(
         environment: variables beside those of this process, whose PLANNERD_* are left out.
         module: what to run, a module with the command line of plannerd.
         credentials: of a channel to it, where it speaks TLS.
+        server_name: what its certificate says, where that is not its address.
 
     Raises:
         ServerFailedError: it did not start, did not stop, or ended with an error.
@@ -170,7 +178,7 @@ def running_server(
             process = subprocess.Popen(
                 command, cwd=ROOT, env=_environment(environment), stdout=to_output, stderr=to_errors
             )
-        server = ServerProcess(process, output, errors, credentials)
+        server = ServerProcess(process, output, errors, credentials, server_name)
         try:
             server.wait_until_serving()
             yield server

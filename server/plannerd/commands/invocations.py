@@ -23,9 +23,10 @@ from plannerd.commands.common import (
     quiet_grpc,
     wrong,
 )
+from plannerd.commands.reaching import TARGET, add_connection, connection_of, mismatch
 
 if TYPE_CHECKING:
-    from plannerd.transport.operator_client import Connection, OperatorClient
+    from plannerd.transport.operator_client import OperatorClient
 
 _UNITS: Final = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400}
 _STATUSES: Final = ("ready", "running", "awaiting", "suspended", "done", "gave_up", "ended")
@@ -81,13 +82,8 @@ def add(commands: Commands) -> None:
 
 def _add_connection(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print JSON; of a list one line for each invocation")
-    parser.add_argument("--target", metavar="HOST:PORT", default="127.0.0.1:50051", help="the server (127.0.0.1:50051)")
-    parser.add_argument("--tls", action="store_true", help="use TLS")
-    parser.add_argument("--ca", metavar="FILE", type=Path, help="certificates to trust (PEM); implies --tls")
-    parser.add_argument("--cert", metavar="FILE", type=Path, help="an own certificate (PEM); implies --tls")
-    parser.add_argument("--key", metavar="FILE", type=Path, help="its key (PEM)")
+    add_connection(parser, target=TARGET, timeout=60.0)
     parser.add_argument("--token-file", metavar="FILE", type=Path, help="a file with the bearer token")
-    parser.add_argument("--timeout", metavar="SECONDS", type=float, default=60.0, help="of one call (default 60)")
 
 
 # --- the commands
@@ -159,30 +155,17 @@ def _with_client(arguments: argparse.Namespace, run: Callable[[OperatorClient], 
     quiet_grpc()
     from plannerd.transport.operator_client import CallError, OperatorClient
 
-    if (arguments.cert is None) is not (arguments.key is None):
-        return wrong("--cert and --key: give both or neither")
+    problem = mismatch(arguments)
+    if problem is not None:
+        return wrong(problem)
     try:
-        with OperatorClient(_connection(arguments)) as client:
+        with OperatorClient(connection_of(arguments)) as client:
             return run(client)
     except OSError as error:
         return wrong(f"{error.filename}: {error.strerror}")
     except CallError as error:
         complain(error)
         return FAILED
-
-
-def _connection(arguments: argparse.Namespace) -> Connection:
-    from plannerd.transport.operator_client import Connection
-
-    return Connection(
-        arguments.target,
-        tls=arguments.tls or arguments.ca is not None or arguments.cert is not None,
-        ca=arguments.ca,
-        cert=arguments.cert,
-        key=arguments.key,
-        token_file=arguments.token_file,
-        timeout=arguments.timeout,
-    )
 
 
 # --- how they are printed

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
@@ -15,34 +13,12 @@ from google.protobuf.message import Message
 from google.rpc.error_details_pb2 import ErrorInfo  # type: ignore[import-untyped]
 from grpc_status import rpc_status  # type: ignore[import-untyped]
 
+from plannerd.transport.connecting import Connection
 from plannerd_protos.planner.v1 import operator_pb2, operator_pb2_grpc
 
 
 class CallError(Exception):
     """A call failed. Its text is for the operator."""
-
-
-@dataclass(frozen=True, slots=True)
-class Connection:
-    """How to reach a server.
-
-    Attributes:
-        target: `HOST:PORT`.
-        tls: whether to use TLS.
-        ca: certificates to trust, in PEM; None: those that gRPC brings.
-        cert: an own certificate, in PEM.
-        key: its key.
-        token_file: a file with the bearer token.
-        timeout: seconds that one call may take.
-    """
-
-    target: str
-    tls: bool = False
-    ca: Path | None = None
-    cert: Path | None = None
-    key: Path | None = None
-    token_file: Path | None = None
-    timeout: float = 60.0
 
 
 class OperatorClient:
@@ -54,16 +30,8 @@ class OperatorClient:
 
     def __init__(self, connection: Connection) -> None:
         self._timeout = connection.timeout
-        self._metadata: tuple[tuple[str, str], ...] = ()
-        if connection.token_file is not None:
-            token = connection.token_file.read_text("utf-8").strip()
-            self._metadata = (("authorization", f"Bearer {token}"),)
-        if connection.tls:
-            files = (connection.ca, connection.key, connection.cert)
-            read = [None if file is None else file.read_bytes() for file in files]
-            self._channel = grpc.secure_channel(connection.target, grpc.ssl_channel_credentials(*read))
-        else:
-            self._channel = grpc.insecure_channel(connection.target)
+        self._metadata = connection.metadata()
+        self._channel = connection.channel()
         self._stub = operator_pb2_grpc.OperatorServiceStub(self._channel)
 
     def __enter__(self) -> Self:
